@@ -24,6 +24,14 @@ MUTANTS = [
         "            paused = self._paused\n",
         program("a paused run that is stopped in a step that must not be repeated"),
     ),
+    # -- starting -------------------------------------------------------------------------------
+    Mutant(
+        "programs: a step of a start that was not answered counts as interrupted",
+        "engine/runner/engine.py",
+        "            self._report_not_started(execution, claim)\n",
+        "",
+        program("a start that was not answered, and a store that is away"),
+    ),
     # -- the next life ----------------------------------------------------------------------------
     Mutant(
         "programs: a report of an earlier life answers a step of the next",

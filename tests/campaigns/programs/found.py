@@ -290,4 +290,8 @@ FOUND: dict[str, Case] = {
         (Try((Gather(((Raise(),), (Step(queued=True),))),)), Continue()),
         faults=(Fault("busy", at=2, seconds=1),),
     ),
+    "a start that was not answered, and a store that is away": Case(
+        (Step(at_most_once=True),),
+        faults=(Fault("answer lost"), Fault("away", at=4, any_call=True, seconds=1)),
+    ),
 }

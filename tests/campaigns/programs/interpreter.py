@@ -18,7 +18,7 @@ import outlast
 from outlast.call import workflow_here
 from outlast.errors import SignalTimeout, StepFailed
 from outlast.testing.virtual_clock import sleep as step_sleep
-from tests.campaigns.programs.ledger import Body, ExpectedPolicy, Ledger
+from tests.campaigns.programs.ledger import Body, Ledger, Observed
 from tests.campaigns.programs.program import (
     Block,
     Branch,
@@ -246,7 +246,7 @@ def _see(path: str, kind: str, value: Any) -> None:
     ledger = stage().ledger
     run = workflow_here()
     if run is not None and not ledger.closed:
-        ledger.seen.append(ExpectedPolicy(ledger.tick(), run.run_id, run.uid, path, kind, value))
+        ledger.seen.append(Observed(ledger.tick(), run.run_id, run.uid, path, kind, value))
 
 
 async def _block(block: Block, path: str, waiting: Waiting) -> list[Any]:

@@ -32,7 +32,7 @@ class Body:
 
 
 @dataclass(frozen=True)
-class ExpectedPolicy:
+class Observed:
     """What workflow code was given for one statement: a value, or an error."""
 
     tick: int
@@ -90,7 +90,7 @@ class Ledger:
 
     now: Callable[[], float]
     bodies: list[Body] = field(default_factory=list)
-    seen: list[ExpectedPolicy] = field(default_factory=list)
+    seen: list[Observed] = field(default_factory=list)
     recorded: list[Recorded] = field(default_factory=list)
     children: list[Begun] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)

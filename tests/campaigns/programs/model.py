@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from tests.campaigns.programs.ledger import Body, FinalRun, Ledger, Recorded, Told
+from tests.campaigns.programs.ledger import Body, FinalRun, Ledger, Observed, Recorded, Told
 from tests.campaigns.programs.program import (
     LEASE,
     Block,
@@ -60,13 +60,14 @@ class _Model:
         self.stuck = stuck
         self.bodies: dict[tuple[str, str], list[Body]] = defaultdict(list)
         self.undone: dict[str, list[Body]] = defaultdict(list)
-        self._paths: dict[tuple[str, str], str] = {}
+        self._paths: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
         for body in ledger.bodies:
             if body.undo:
                 self.undone[body.uid].append(body)
             else:
                 self.bodies[body.run_id, body.path].append(body)
-                self._paths[body.run_id, body.key] = self._paths[body.uid, body.key] = body.path
+                for run in (body.run_id, body.uid):
+                    self._paths[run, body.key].append((body.tick, body.path))
         self.lives: dict[str, list[Recorded]] = defaultdict(list)
         for event in ledger.recorded:
             self.lives[event.uid].append(event)
@@ -99,14 +100,26 @@ class _Model:
     def path_of(self, event: Recorded, key: str) -> str | None:
         """The path of the step that an event calls so. What a run was begun with was done in an
         earlier life of it."""
-        path = self._paths.get((event.uid, key))
+        path = self._path_at(event.uid, key, event.tick)
         if path is None and event.copied:
             sources = {f"fork-{told.value}": told.run_id for told in self.acts("fork")}
             source: str | None = event.run_id
             while path is None and source is not None:  # of a fork, the run that it was forked from
-                path = self._paths.get((source, key))
+                path = self._path_at(source, key, event.tick)
                 source = sources.get(source)
         return path
+
+    def _path_at(self, run: str, key: str, tick: int) -> str | None:
+        """The path that last had that key before: the next life of a run uses the key again."""
+        known = self._paths.get((run, key), [])
+        before = [path for begun, path in known if begun < tick]
+        return before[-1] if before else known[0][1] if known else None
+
+    def is_stale(self, seen: Observed) -> bool:
+        """Whether code of a life that was over ran in a worker that had stood still: it replays what it
+        can read, and nothing of it is recorded."""
+        end = self.end_of(seen.uid)
+        return self.stills > 0 and end is not None and end.tick < seen.tick
 
     def node(self, path: str) -> Node | None:
         """The statement at a path."""
@@ -228,6 +241,8 @@ def a_recorded_step_never_runs_again(model: _Model) -> Iterator[str]:
         for body in model.bodies[run_id, path]:
             if body.tick <= tick or model.stills:
                 continue  # a worker may stand still just before it begins a body
+            if _deleted(model, run_id, tick, body.tick):
+                continue  # the run that has the id now is another
             if body.uid == uid:
                 yield f"{path} of {run_id} is recorded and began again"
                 continue
@@ -236,6 +251,8 @@ def a_recorded_step_never_runs_again(model: _Model) -> Iterator[str]:
                 yield f"{path} of {run_id} is recorded in a life that goes on, and began again"
             elif end.type == "workflow.completed" and not _redone(model):
                 yield f"{path} of {run_id} is recorded in a life that completed, and began again"
+            elif ":2" in path:
+                continue  # a `finally` runs after a failure, and again after what failed was retried
             elif not (branches or spawned or _undid(model, uid) or _in_tree(model, run_id, uid)):
                 yield f"{path} of {run_id} is recorded, nothing was undone, and it began again"
 
@@ -262,6 +279,15 @@ def a_child_is_not_begun_twice(model: _Model) -> Iterator[str]:
 def _redone(model: _Model) -> bool:
     """Whether a run that had undone what it did was retried: then its children are begun again."""
     return bool(model.acts("retry", "fork")) and bool(model.undone)
+
+
+def _deleted(model: _Model, run_id: str, since: int, until: int) -> bool:
+    """Whether a run, or one above it, was deleted in that time."""
+    above = {*_above(run_id)}
+    return any(
+        told.run_id in above and told.done is not None and since < told.done < until
+        for told in model.acts("delete")
+    )
 
 
 def _undid(model: _Model, uid: str) -> bool:
@@ -299,7 +325,7 @@ def steps_have_their_outcome(model: _Model) -> Iterator[str]:
     the faults had."""
     for seen in model.ledger.seen:
         node = model.node(seen.path)
-        if not isinstance(node, Step) or seen.kind == "cancelled":
+        if not isinstance(node, Step) or seen.kind == "cancelled" or model.is_stale(seen):
             continue
         bodies = [
             body for (_, path), own in model.bodies.items() if path == seen.path for body in own
@@ -312,13 +338,14 @@ def steps_have_their_outcome(model: _Model) -> Iterator[str]:
             continue
         kind, why = seen.value
         raised = sum(body.end == "raised" for body in bodies)
+        failed = sum(_failed(body, node) for body in bodies)
         if kind != "StepFailed":
             if not _too_late(model, seen.uid, seen.tick):
                 yield f"{seen.path} raised {kind}: {why}"
         elif why in (node.error, "RuntimeError" if node.error != "Oops" else ""):
             # What is no Exception is not tried again.
-            if raised < (node.attempts if node.error == "Oops" else 1):
-                yield f"{seen.path} failed after {raised} of {node.attempts} attempts"
+            if not raised or (node.error == "Oops" and failed < node.attempts):
+                yield f"{seen.path} failed after {failed} of {node.attempts} attempts"
         elif why == "StepTimeout":
             if node.timeout is None or node.timeout > node.seconds:
                 yield f"{seen.path} timed out"
@@ -381,6 +408,8 @@ def replays_see_the_same(model: _Model) -> Iterator[str]:
         node = model.node(seen.path)
         if isinstance(node, Map) and node.enough is not None:
             continue  # which items were enough may be decided anew, until it is recorded
+        if model.is_stale(seen):
+            continue
         if seen.kind == "value" and isinstance(node, Step | Map | Child):
             if known.setdefault((seen.uid, seen.path), seen.value) != seen.value:
                 first = known[seen.uid, seen.path]
@@ -474,8 +503,20 @@ def a_failed_run_begins_nothing(model: _Model) -> Iterator[str]:
         for body in model.ledger.bodies:
             if body.uid == seen.uid and not body.undo and body.tick > seen.tick:
                 late = body.key.partition("[")[0] not in begun
-                if late and ":2" not in body.path and "!" not in body.path:
+                if ":2" in body.path or "!" in body.path or _handles_finally(model, body.path):
+                    continue
+                if late:
                     yield f"{body.path} of {body.run_id} began after its code had failed"
+
+
+def _handles_finally(model: _Model, path: str) -> bool:
+    """Whether it is in an `except` around a `finally`, whose own error it handles."""
+    around = (model.node(path[: part.start()]) for part in re.finditer(":1", path))
+    return any(isinstance(node, Try) and _has_finally(node.body) for node in around)
+
+
+def _has_finally(block: Block) -> bool:
+    return any(isinstance(node, Try) and node.final for node in every_node(Case(block)))
 
 
 def _done(model: _Model, events: list[Recorded]) -> list[str]:

@@ -211,7 +211,7 @@ class _World:
             await self.clock.settle()
             self._replace_the_dead()
             self._act_when_due()
-            if self._dirty:
+            while self._dirty:  # a server is read page by page: what began meanwhile may be missing
                 self._dirty = False
                 open_runs = await self._open_runs()
             if self._started and not open_runs and not self._acting:

@@ -5,16 +5,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 
+from outlast.model.query import RunQuery
+from outlast.model.run import Run
+from outlast.ports.clock import SteadyClock
+from outlast.stores.memory import MemoryStore
 from tests.campaigns.programs.found import FOUND
 from tests.campaigns.programs.judging import in_files, judge, stores
-from tests.campaigns.programs.program import Case, Child, Gather, Step
+from tests.campaigns.programs.program import Case, Child, Fault, Gather, Step
 from tests.campaigns.programs.rendering import as_data, as_python
 from tests.campaigns.programs.shrinking import smallest
 from tests.campaigns.programs.strategies import case_of, cases
@@ -58,6 +64,30 @@ def test_a_program_that_once_failed(name: str, tmp_path: Path) -> None:
     """What the campaign has found is mended, in memory and in a file."""
     assert judge(FOUND[name])[0] == []
     assert judge(FOUND[name], make=in_files(tmp_path))[0] == []
+
+
+class ReadsSlowly(MemoryStore):
+    """Lists its runs page by page: one that begins meanwhile may be missing, one that ended is shown so."""
+
+    async def find_all(self, query: RunQuery, **options: Any) -> AsyncIterator[Run]:
+        ids = [run.id async for run in super().find_all(query, **options)]
+        for _ in range(200):
+            await asyncio.sleep(0)
+        for id in ids:
+            if (run := await self.find_one(id)) is not None:
+                yield run
+
+
+def test_a_run_that_begins_while_the_runs_are_listed_is_awaited() -> None:
+    """The campaign ends a case when a list of the runs that nothing has changed meanwhile shows none open."""
+    outlives = Child((Step(seconds=12),), abandon=True, wait="never")
+    found, evidence = judge(
+        Case((outlives,), faults=(Fault("dies before", at=2, any_call=True),)),
+        make=lambda clock: ReadsSlowly(clock=SteadyClock(clock)),
+    )
+    assert found == []
+    assert evidence is not None
+    assert [run.status for run in evidence.runs.values()] == ["completed", "completed"]
 
 
 def test_a_case_goes_the_same_way_every_time() -> None:

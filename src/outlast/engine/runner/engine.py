@@ -14,6 +14,7 @@ from datetime import timedelta
 import msgspec
 
 from outlast.engine.definitions.definition import WorkflowDefinition
+from outlast.engine.operations.step import LeaseLossReport, StepCall
 from outlast.engine.replay.commit_builder import next_commit
 from outlast.engine.replay.completion import end_of
 from outlast.engine.replay.execution import Execution
@@ -158,14 +159,14 @@ class Engine:
                 self._store, run, timeout_s=self._timeout_s, residency=self._residency
             ),
         )
+        asked = self._clock.monotonic()
+        now = self._clock.now()
+        until = now + timedelta(seconds=self._lease)
+        claim = Claim(owner=self.owner, token=0, claimed_at=now, expires_at=until)
         try:
             execution.deliver(new.started(), self._clock.now())
             end = end_of(execution)
             rests = end is not None and not isinstance(end, WorkflowContinued)
-            asked = self._clock.monotonic()
-            now = self._clock.now()
-            until = now + timedelta(seconds=self._lease)
-            claim = Claim(owner=self.owner, token=0, claimed_at=now, expires_at=until)
             commit = next_commit(execution, run, claim, end, sequence=0, seen=0, rests=rests)
             commit = msgspec.structs.replace(
                 commit,
@@ -177,8 +178,12 @@ class Engine:
             )
             committed = await self.batcher.commit(commit, patience=LOCK_PATIENCE_S)
         except BaseException:
+            # It may have been written, and then needs an owner, for which no step has started.
+            self._report_not_started(
+                execution, msgspec.structs.replace(claim, run_id=new.id, uid=run.uid)
+            )
             execution.evict()
-            self._store.notifier.wake()  # it may have been written, and then needs an owner
+            self._store.notifier.wake()
             raise
         claim = msgspec.structs.replace(
             claim, token=committed.token, run_id=new.id, uid=committed.uid
@@ -187,10 +192,20 @@ class Engine:
         if rests:
             execution.evict()
         elif committed.again and not await self._still_holds(claim, asked):
+            self._report_not_started(execution, claim)
             execution.evict()
             self._store.notifier.wake()
         else:
             self.drivers.begin(execution, run, claim, self.leases.hold(claim, asked=asked))
+
+    def _report_not_started(self, execution: Execution, claim: Claim) -> None:
+        """Report that the steps of a run whose start is not confirmed have not started here: the next owner counts no
+        interruption, and an at_most_once step does not fail."""
+        calls = {
+            call.key: call.attempt for call in execution.launches if isinstance(call, StepCall)
+        }
+        report = LeaseLossReport(life=claim.uid, attempts={}, not_started=calls)
+        self.lease_losses.report(claim, report)
 
     async def _still_holds(self, claim: Claim, asked: float) -> bool:
         """Whether this engine has the claim that it requested in a commit whose first answer was lost: the token of a
