@@ -17,7 +17,7 @@ import uuid as _uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from functools import wraps
-from typing import Any, Literal, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from outlast._public import public
 from outlast.call import Call, check_call, workflow_here
@@ -31,12 +31,15 @@ from outlast.engine.operations.waits import HaltWait, SignalWait
 from outlast.engine.replay.execution import Execution
 from outlast.engine.replay.sync_workflow import current_sync_workflow, run_in_thread
 from outlast.engine.steps.step_executor import StepContext, step_connection, step_context
-from outlast.errors import ContinueAsNew, InvalidValue, WorkflowMisuse
+from outlast.errors import ContinueAsNew, InvalidValue, StepFailed, WorkflowMisuse
 from outlast.model.ids import check_name
 from outlast.model.queue_policy import QueueOptions
 from outlast.model.run import AttributeValue
 from outlast.model.times import to_seconds
 from outlast.model.validation import as_attributes
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm  # of a type checker: `int | None` as well as a class
 
 
 def the_run(name: str) -> Execution:
@@ -113,12 +116,12 @@ def _seconds_of(amount: float, unit: str, where: str) -> float:
 
 @overload
 def wait_for_signal(
-    signal: str, type: type[T], *, timeout: timedelta | float | None = None
-) -> Coroutine[Any, Any, T]: ...
+    signal: str, *, timeout: timedelta | float | None = None
+) -> Coroutine[Any, Any, Any]: ...
 @overload
 def wait_for_signal(
-    signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
-) -> Coroutine[Any, Any, Any]: ...
+    signal: str, type: TypeForm[T], *, timeout: timedelta | float | None = None
+) -> Coroutine[Any, Any, T]: ...
 @public
 def wait_for_signal(
     signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
@@ -134,9 +137,11 @@ def wait_for_signal(
 
 
 @overload
-def halt(data: Any, type: type[T]) -> Coroutine[Any, Any, T]: ...
+def halt(data: Any = None) -> Coroutine[Any, Any, Any]: ...
 @overload
-def halt(data: Any = None, type: Any = Any) -> Coroutine[Any, Any, Any]: ...
+def halt(data: Any, type: TypeForm[T]) -> Coroutine[Any, Any, T]: ...
+@overload
+def halt(*, type: TypeForm[T]) -> Coroutine[Any, Any, T]: ...
 @public
 def halt(data: Any = None, type: Any = Any) -> Any:
     """Wait for a person: the run is `halted` and shows `data` until somebody resumes it with a
@@ -198,15 +203,36 @@ def child(
     )
 
 
-@public
+@overload
+def map(
+    step: Step[[T], R], items: Iterable[T], *, concurrency: int = 10
+) -> Coroutine[Any, Any, list[R]]: ...
+@overload
+def map(
+    step: Step[[T], R], items: Iterable[T], *, concurrency: int = 10, tolerate: int
+) -> Coroutine[Any, Any, list[R | StepFailed]]: ...
+@overload
+def map(
+    step: Step[[T], R], items: Iterable[T], *, concurrency: int = 10, enough: int | None
+) -> Coroutine[Any, Any, list[R | None]]: ...
+@overload
 def map(
     step: Step[[T], R],
     items: Iterable[T],
     *,
     concurrency: int = 10,
+    tolerate: int,
+    enough: int | None,
+) -> Coroutine[Any, Any, list[R | StepFailed | None]]: ...
+@public
+def map(
+    step: Step[[T], Any],
+    items: Iterable[T],
+    *,
+    concurrency: int = 10,
     tolerate: int = 0,
     enough: int | None = None,
-) -> Coroutine[Any, Any, list[R]]:
+) -> Coroutine[Any, Any, list[Any]]:
     """Call a step for each item, `concurrency` at once; the results in the order of the items.
 
     The first failure beyond `tolerate` ends the map with `MapFailed`; tolerated ones stand in the
@@ -356,9 +382,9 @@ def heartbeat(details: Any = None) -> None:
 
 
 @overload
-def last_heartbeat(type: type[T]) -> T | None: ...
+def last_heartbeat() -> Any: ...
 @overload
-def last_heartbeat(type: Any = Any) -> Any: ...
+def last_heartbeat(type: TypeForm[T]) -> T | None: ...
 @public
 def last_heartbeat(type: Any = Any) -> Any:
     """What an earlier attempt of this step reported last, or None."""

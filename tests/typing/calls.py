@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import outlast
 from outlast import sync
+from outlast.errors import StepFailed
 
 
 @outlast.workflow
@@ -66,6 +67,53 @@ def starts_blocking(app: sync.App) -> None:
     app.start(order(1))  # type: ignore[arg-type]
     app.start(order("Momo"), colour="red")  # type: ignore[call-overload]
     print(price)
+
+
+@outlast.step
+async def charge(customer: str) -> int:
+    return 1
+
+
+@sync.step
+def weigh(customer: str) -> int:
+    return 1
+
+
+@outlast.workflow
+async def maps(names: list[str]) -> None:
+    prices: list[int] = await outlast.map(charge, names, concurrency=5)
+    outcomes: list[int | StepFailed] = await outlast.map(charge, names, tolerate=2)
+    first: list[int | None] = await outlast.map(charge, names, enough=3)
+    both: list[int | StepFailed | None] = await outlast.map(charge, names, tolerate=1, enough=3)
+    wrong: list[int] = await outlast.map(charge, names, tolerate=2)  # type: ignore[assignment]
+    some: list[int] = await outlast.map(charge, names, enough=2)  # type: ignore[assignment]
+    await outlast.map(charge, [1, 2])  # type: ignore[arg-type]
+    print(prices, outcomes, first, both, wrong, some)
+
+
+@outlast.workflow
+def maps_plainly(names: list[str]) -> None:
+    prices: list[int] = sync.map(weigh, names)
+    outcomes: list[int | StepFailed] = sync.map(weigh, names, tolerate=2)
+    wrong: list[int] = sync.map(weigh, names, tolerate=2)  # type: ignore[assignment]
+    sync.map(weigh, names, colour="red")  # type: ignore[call-overload]
+    print(prices, outcomes, wrong)
+
+
+@outlast.workflow
+async def waits() -> None:
+    paid: int = await outlast.wait_for_signal("paid", int, timeout=timedelta(days=1))
+    names: list[str] = await outlast.wait_for_signal("names", list[str])
+    text: str = await outlast.wait_for_signal("paid", int)  # type: ignore[arg-type]
+    answer: bool = await outlast.halt({"amount": paid}, bool)
+    wrong: str = await outlast.halt({"amount": paid}, bool)  # type: ignore[arg-type]
+    await outlast.wait_for_signal("paid", int, timeout="1d")  # type: ignore[call-overload]
+    maybe: int | None = await outlast.wait_for_signal("maybe", int | None)
+    certain: int = await outlast.wait_for_signal("maybe", int | None)  # type: ignore[arg-type]
+    await outlast.wait_for_signal("paid", 5)  # type: ignore[call-overload]
+    anything: str = await outlast.wait_for_signal("anything")
+    print(maybe, certain, anything, outlast.wrokflow)  # type: ignore[attr-defined]
+    print(names, text, answer, wrong)
 
 
 nightly = outlast.Schedule("nightly", order("Momo"), cron="0 2 * * *")

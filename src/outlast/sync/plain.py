@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from outlast import context, decorators
 from outlast.call import Call
@@ -13,8 +23,11 @@ from outlast.engine.definitions.definition import StepDefinition
 from outlast.engine.operations.child import ParentClose
 from outlast.engine.operations.scopes import Stop
 from outlast.engine.replay.sync_workflow import current_sync_workflow
-from outlast.errors import WorkflowMisuse
+from outlast.errors import StepFailed, WorkflowMisuse
 from outlast.model.queue_policy import QueueOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,6 +64,10 @@ class DeclareStep(Protocol):
         ...
 
 
+OneArgument = Step[[T], R] | PlainStep[[T], R]
+"""A step that takes one item."""
+
+
 @overload
 def step(function: Callable[P, R], /) -> PlainStep[P, R]: ...
 @overload
@@ -77,13 +94,11 @@ def sleep_until(moment: datetime) -> None:
 
 
 @overload
-def wait_for_signal(
-    signal: str, type: type[T], *, timeout: timedelta | float | None = None
-) -> T: ...
+def wait_for_signal(signal: str, *, timeout: timedelta | float | None = None) -> Any: ...
 @overload
 def wait_for_signal(
-    signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
-) -> Any: ...
+    signal: str, type: TypeForm[T], *, timeout: timedelta | float | None = None
+) -> T: ...
 def wait_for_signal(
     signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
 ) -> Any:
@@ -93,9 +108,11 @@ def wait_for_signal(
 
 
 @overload
-def halt(data: Any, type: type[T]) -> T: ...
+def halt(data: Any = None) -> Any: ...
 @overload
-def halt(data: Any = None, type: Any = Any) -> Any: ...
+def halt(data: Any, type: TypeForm[T]) -> T: ...
+@overload
+def halt(*, type: TypeForm[T]) -> T: ...
 def halt(data: Any = None, type: Any = Any) -> Any:
     """Wait for a person, showing `data`, until somebody resumes the run with a value."""
     _plain("halt")
@@ -114,10 +131,29 @@ def child(
     return cast("R", context.child(call, id=id, parent_close=parent_close, queue=queue))
 
 
-def map(step: Step[[T], R] | PlainStep[[T], R], items: Iterable[T], **options: Any) -> list[R]:
-    """Call a step for each item, several at once; the results in the order of the items."""
+@overload
+def map(step: OneArgument[T, R], items: Iterable[T], *, concurrency: int = 10) -> list[R]: ...
+@overload
+def map(
+    step: OneArgument[T, R], items: Iterable[T], *, concurrency: int = 10, tolerate: int
+) -> list[R | StepFailed]: ...
+@overload
+def map(
+    step: OneArgument[T, R], items: Iterable[T], *, concurrency: int = 10, enough: int | None
+) -> list[R | None]: ...
+@overload
+def map(
+    step: OneArgument[T, R],
+    items: Iterable[T],
+    *,
+    concurrency: int = 10,
+    tolerate: int,
+    enough: int | None,
+) -> list[R | StepFailed | None]: ...
+def map(step: Any, items: Iterable[Any], **options: Any) -> Any:
+    """Call a step for each item, several at once; the results in the order of the items. See `outlast.map`."""
     _plain("map")
-    return cast("list[R]", context.map(cast("Step[[T], R]", step), items, **options))
+    return context.map(step, items, **options)
 
 
 def scope(body: Callable[..., R], *args: Any, name: str | None = None, **kwargs: Any) -> R:
