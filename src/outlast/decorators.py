@@ -141,6 +141,7 @@ def step(
     key: str | Callable[..., str] | None = None,
     priority: int | Callable[..., int] = 0,
     transactional: bool = False,
+    raises: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> DeclareStep: ...
 @public
 def step(
@@ -156,6 +157,7 @@ def step(
     key: str | Callable[..., str] | None = None,
     priority: int | Callable[..., int] = 0,
     transactional: bool = False,
+    raises: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> Any:
     """Declare a step: what it returns is recorded, and once recorded it never runs again.
 
@@ -165,7 +167,9 @@ def step(
     worker that has its code: ``App(…, steps=[it])``; `key`, the name of a parameter or a function of
     the arguments, says whose turn a call is, and `priority` which of those goes first. With
     `transactional` what it writes through `outlast.connection()` and its completion are one
-    transaction: exactly once (PostgreSQL).
+    transaction: exactly once (PostgreSQL). With `raises`, a class of exceptions or a tuple of them, the
+    workflow can catch these by their own class, ``except PaymentDeclined:``; every other exception of a step is
+    a `StepFailed`.
     """
 
     def declare(function: Callable[..., Any]) -> Step[..., Any]:
@@ -181,6 +185,7 @@ def step(
                 key=key,
                 priority=priority,
                 transactional=transactional,
+                raises=raises,
             )
         )
 

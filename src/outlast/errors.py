@@ -43,7 +43,8 @@
     │   ├── StepTimeout               an attempt took longer than its step allows
     │   ├── RunFailed                 the run ended in an error
     │   │   └── RunCancelled             the run was cancelled
-    │   └── Mismatch                  history and code disagree: the run is parked
+    │   ├── Mismatch                  history and code disagree: the run is parked
+    │   └── RemoteTraceback           never raised: the ``__cause__`` of those above, where they were raised
     └── StoreFault                 a retry does not help; an operator must act
         ├── Undecodable               stored bytes that are damaged
         ├── NotAStore                 the file or database is not an outlast store
@@ -319,9 +320,19 @@ class RunError(OutlastError):
     """A failure of a run, as its history records it."""
 
 
+class RemoteTraceback(RunError):
+    """Where an error was raised, and from which others, as text: the ``__cause__`` of an error that was recorded or
+    comes from another process. `details` has the same as data."""
+
+    def __init__(self, text: str, details: Sequence[object] = ()) -> None:
+        super().__init__(f"\n{text}")
+        self.details = tuple(details)
+
+
 class StepFailed(RunError):
     """A step failed and is not retried. Raised where the workflow awaits the step. `error_type` is
-    the name of the exception that the step raised."""
+    the name of the exception that the step raised. An exception in the step's `raises` is raised itself,
+    and this is its ``__cause__``."""
 
     def __init__(self, step: str, error: str, attempts: int, error_type: str = "") -> None:
         tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
@@ -331,6 +342,8 @@ class StepFailed(RunError):
         self.error = error
         self.error_type = error_type
         self.attempts = attempts
+        self.raised_as: BaseException | None = None
+        """The exception in the step's `raises` that is raised instead of this one."""
 
 
 class ScopeFailed(RunError):
@@ -467,6 +480,7 @@ __all__ = [
     "QueueClosed",
     "ReadOnlyStore",
     "Refused",
+    "RemoteTraceback",
     "RunCancelled",
     "RunClosed",
     "RunEnding",

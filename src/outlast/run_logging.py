@@ -8,7 +8,7 @@ from typing import Any
 
 from outlast._public import public
 from outlast.call import workflow_here
-from outlast.engine.runner.observers import shown
+from outlast.engine.replay.error_text import shown
 from outlast.engine.steps.step_executor import step_context
 
 

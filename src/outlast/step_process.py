@@ -15,8 +15,9 @@ from types import ModuleType
 from typing import Any
 
 from outlast.codecs import JsonCodec
+from outlast.engine.definitions.raised import pack
 from outlast.engine.definitions.retry import name_of
-from outlast.engine.replay.error_text import describe
+from outlast.engine.replay.error_text import details_of, text_of
 from outlast.engine.steps.step_executor import StepContext, step_context
 from outlast.engine.steps.subprocess import MAIN, Order, Reply, loading
 from outlast.model.json import from_json, to_json
@@ -54,7 +55,8 @@ def main(module: str, name: str, *, is_main: bool) -> None:
         tell(Reply(output=definition.signature.encode_result(codec, value)))
     except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - the parent records it
         kinds = [name_of(kind) for kind in type(error).__mro__]
-        tell(Reply(error=describe(error), kinds=kinds))
+        raised = pack(codec, error)
+        tell(Reply(error=text_of(error), kinds=kinds, details=details_of(error), raised=raised))
 
 
 def _load(module: str) -> ModuleType:

@@ -54,6 +54,7 @@ def part_record(part: Part) -> dict[str, Any]:
         "input": part.input,
         "output": part.output,
         "error": part.error,
+        "frames": part.frames,
         "note": part.note,
         "child_id": part.child_id,
         "attempts": [vars(attempt) for attempt in part.attempts],
@@ -160,7 +161,8 @@ def _notes(part: Part) -> list[str]:
     first. Frames that equal those of the previous attempt are not repeated."""
     failed = [attempt for attempt in part.attempts if attempt.error]
     if not failed:
-        return [neutral(part.error)] if part.error else []
+        lines = [neutral(f"  at {frame}") for frame in reversed(part.frames)]
+        return [neutral(part.error), *lines] if part.error else []
     told, shown = list[str](), list[str]()
     for one in failed:
         number = f"attempt {one.number}: " if len(part.attempts) > 1 else ""

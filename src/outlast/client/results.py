@@ -17,10 +17,11 @@ from msgspec import Raw
 
 from outlast.client.moved_runs import find_here
 from outlast.engine.definitions.retry import is_number
-from outlast.errors import InvalidValue, TryAgain, UpdateFailed
+from outlast.engine.replay.error_text import with_place
+from outlast.errors import InvalidValue, OutlastError, RunFailed, TryAgain, UpdateFailed
 from outlast.model.event import Event, EventType, payload_of
 from outlast.model.json import from_json
-from outlast.model.payloads import UpdateCompleted, WorkflowStarted
+from outlast.model.payloads import UpdateCompleted, WorkflowFailed, WorkflowStarted
 from outlast.model.run import Run
 from outlast.ports.clock import Clock, look_again_after
 from outlast.ports.store import Store
@@ -55,6 +56,19 @@ async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None
             raise TimeoutError(f"run {run_id!r} is {run.status} after {timeout} s")
         if ending(run_id) is None:
             await store.notifier.wait(clock, min(left, patience), since=wakeups)
+
+
+async def failure_of(store: Store, run: Run) -> RunFailed:
+    """The error of a failed run, whose ``__cause__`` says where it was raised, as its history records it."""
+    error = RunFailed(run.id, run.status, run.error or "")
+    try:
+        events = await store.history(run.id, after=run.sequence - 1)
+    except OutlastError:
+        return (
+            error  # the run may be deleted by now, or its history damaged: its record says enough
+        )
+    last = payload_of(events[-1]) if events else None
+    return with_place(error, last.details if isinstance(last, WorkflowFailed) else [])
 
 
 async def answered(

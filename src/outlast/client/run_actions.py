@@ -26,7 +26,7 @@ from outlast.client.moved_runs import (
     unless_moved,
 )
 from outlast.client.queues import Queues
-from outlast.client.results import answer_in, answered, ended
+from outlast.client.results import answer_in, answered, ended, failure_of
 from outlast.client.terminate import terminated
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.replay.audit import activities_of, entries_of
@@ -40,7 +40,6 @@ from outlast.errors import (
     NotFound,
     RunCancelled,
     RunClosed,
-    RunFailed,
     Undecodable,
     UpdateFailed,
     WorkflowMisuse,
@@ -130,15 +129,15 @@ class RunActions:
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> Any:
         """Wait for a run's result."""
-        return self._outcome(await ended(self._store, run_id, self._ending, timeout))
+        return await self._outcome(await ended(self._store, run_id, self._ending, timeout))
 
-    def _outcome(self, run: Run) -> Any:
+    async def _outcome(self, run: Run) -> Any:
         if run.moved_to is not None:  # sealed just now: it goes on elsewhere
             raise Moved(run.id, run.moved_to)
         if run.status is Status.CANCELLED:
             raise RunCancelled(run.id, run.status, run.error or "")
         if run.status is Status.FAILED:
-            raise RunFailed(run.id, run.status, run.error or "")
+            raise await failure_of(self._store, run)
         workflow = self._workflows.get(run.workflow)
         output = run.result if run.result is not None else Raw(b"null")
         if workflow is None:

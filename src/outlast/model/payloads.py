@@ -11,6 +11,7 @@ delete need no user type.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import Raw, Struct
@@ -22,6 +23,36 @@ NULL = Raw(b"null")
 
 class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The base of all payloads."""
+
+
+class ErrorDetails(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One error of a chain, as data: its class, its text, and the lines of user code in its traceback, the
+    innermost last. `link` is its relation to the error before it in the chain: ``cause`` (``raise … from``),
+    ``context`` (raised while that one was handled), ``member`` (of a group)."""
+
+    type: str
+    message: str = ""
+    frames: list[str] = []
+    link: str = ""
+
+
+_LINKS = {
+    "cause": "\nwhich was the direct cause of:\n",
+    "context": "\nand while that was handled:\n",
+    "member": "\nin the group:\n",
+}
+
+
+def chain_text(chain: Sequence[ErrorDetails]) -> str:
+    """A chain of errors as text, in the order of Python's tracebacks: the origin first, the error that was raised
+    last."""
+    parts: list[str] = []
+    for one in reversed(chain):
+        parts += [f"  at {frame}" for frame in one.frames]
+        parts.append(f"{one.type}: {one.message}" if one.message else one.type)
+        if one.link:
+            parts.append(_LINKS.get(one.link, ""))
+    return "\n".join(parts)
 
 
 class WorkflowStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -58,6 +89,7 @@ class WorkflowCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 class WorkflowFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
     error: str
+    details: list[ErrorDetails] = []
 
 
 class WorkflowCancelled(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,7 +110,9 @@ class StepCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 class StepFailedEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """An attempt has failed. `stopped`: it was interrupted by the shutdown of its process, and does not
-    count. `frames` are the lines of user code in the traceback, the innermost last."""
+    count. `frames` are the lines of user code in the traceback, the innermost last; `causes` the errors that it
+    was raised from. `kind` is the class in the step's `raises` that it is an instance of, and `raised` its data, if it could be
+    encoded."""
 
     error: str
     attempt: int
@@ -87,6 +121,17 @@ class StepFailedEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
     retry_at: datetime | None = None
     stopped: bool = False
     frames: list[str] = []
+    causes: list[ErrorDetails] = []
+    kind: str = ""
+    raised: list[Raw] = []
+
+    @property
+    def details(self) -> list[ErrorDetails]:
+        """The error and its causes as one chain."""
+        return [
+            ErrorDetails(type=self.error_type, message=self.error, frames=self.frames),
+            *self.causes,
+        ]
 
 
 class BranchEvaluated(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,6 +173,7 @@ class ChildFailedEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
     child_run_id: str
     error: str
     parent_uid: str = ""
+    details: list[ErrorDetails] = []
 
 
 class MapStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -136,13 +182,14 @@ class MapStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 class MapProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """What one flush of a map adds: up to which item attempts may have started, which are completed with
-    which results, which have failed. `interrupted`: the previous process crashed. `running`: the items
-    that are awaited, once no more are started."""
+    which results, which have failed (`details`: with which errors, in the same order). `interrupted`: the
+    previous process crashed. `running`: the items that are awaited, once no more are started."""
 
     started: int = 0
     completed: list[int] = []
     results: list[Raw] = []
     failed: list[tuple[int, str]] = []
+    details: list[list[ErrorDetails]] = []
     interrupted: bool = False
     alone: bool = False
     running: list[int] | None = None
@@ -155,6 +202,7 @@ class MapCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 class MapFailedEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
     failed_index: int
     error: str
+    details: list[ErrorDetails] = []
 
 
 class CompensationStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -249,6 +297,7 @@ class ScopeFailedEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
     error: str
     error_type: str = ""
     undoable: bool = False
+    details: list[ErrorDetails] = []
 
 
 class LoopIterated(Payload, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,7 +7,7 @@ says in which task, scope, loop or compensation it lies.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -17,7 +17,7 @@ from msgspec import Raw
 from outlast.errors import Undecodable
 from outlast.model import payloads as events
 from outlast.model.event import Event, EventType, payload_of
-from outlast.model.payloads import Payload
+from outlast.model.payloads import Payload, chain_text
 
 OPEN = frozenset({"running", "waiting", "retrying"})
 _OUTER = re.compile(r"(\d+|scope:[^/]+|loop:[^/]+)/")
@@ -52,6 +52,7 @@ class Part:
     error: str | None = None
     note: str = ""
     child_id: str | None = None
+    frames: list[str] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
 
@@ -84,6 +85,23 @@ def outline(history: Iterable[Event], *, ended: bool = False) -> list[Part]:
     for part in tree.top:
         _close(part, ended=ended)
     return tree.top
+
+
+def failure_text(history: Sequence[Event]) -> str:
+    """Where a failed run has failed, and from which errors, by its last event; empty if it has not failed."""
+    return chain_text(_failure(history))
+
+
+def failure_place(history: Sequence[Event]) -> str:
+    """The line of user code at which the error of a failed run was first raised; empty if that is not known."""
+    return next((one.frames[-1] for one in reversed(_failure(history)) if one.frames), "")
+
+
+def _failure(history: Sequence[Event]) -> list[events.ErrorDetails]:
+    if not history or history[-1].type != EventType.WORKFLOW_FAILED:
+        return []
+    last = payload_of(history[-1])
+    return last.details if isinstance(last, events.WorkflowFailed) else []
 
 
 def _close(part: Part, *, ended: bool) -> None:
@@ -181,6 +199,7 @@ def _apply(tree: _Tree, event: Event, payload: Payload) -> None:
             _end(part, event, "completed", output=results)
         case events.MapFailedEvent(error=error, failed_index=index):
             _end(part, event, "failed", error=f"item {index}: {error}")
+            part.frames = _frames(payload.details)
         case events.SignalWaiting(signal_name=name, timeout_at=until):
             part.name, part.status, part.until = name, "waiting", until
         case events.SignalReceived(signal_name=name, payload=data):
@@ -198,6 +217,7 @@ def _apply(tree: _Tree, event: Event, payload: Payload) -> None:
             _end(part, event, "completed", output=output)
         case events.ChildFailedEvent(error=error):
             _end(part, event, "failed", error=error)
+            part.frames = _frames(payload.details)
         case events.HaltStarted(data=data):
             part.status, part.input = "waiting", data
         case events.HaltResumed(value=value):
@@ -212,6 +232,7 @@ def _apply(tree: _Tree, event: Event, payload: Payload) -> None:
             _end(part, event, "completed", output=output)
         case events.ScopeFailedEvent(error=error):
             _end(part, event, "failed", error=error)
+            part.frames = _frames(payload.details)
         case events.CompensationStarted(trigger_step=trigger, steps_to_undo=steps, unknown=unknown):
             part.note = f"{len(steps)} to undo" + (f" because of {trigger}" if trigger else "")
             if unknown:
@@ -220,6 +241,10 @@ def _apply(tree: _Tree, event: Event, payload: Payload) -> None:
             _end(part, event, "failed", error=f"{step}: {error}")
         case events.TimerFired() | events.CompensationCompleted():
             _end(part, event, "completed")
+
+
+def _frames(details: list[events.ErrorDetails]) -> list[str]:
+    return details[0].frames if details else []
 
 
 def _end(

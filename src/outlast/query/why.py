@@ -48,15 +48,17 @@ def reasons(
     queue: QueueStats | None = None,
     steps: Mapping[str, QueuedStep] | None = None,
     workers: Sequence[Worker] | None = None,
+    place: str = "",
 ) -> list[Reason]:
     """Why a run does not advance, the most important reason first. `queue` has the statistics of the queue in
-    which the run waits, `steps` its queued steps by key, `workers` the live workers."""
+    which the run waits, `steps` its queued steps by key, `workers` the live workers, `place` the line at
+    which a failed run has failed."""
     open_parts = [each for part in parts for each in part.walk() if _is_wait(each)]
     id = quote(run.id)
     if run.moved_to is not None:
         return [_moved(run, id)]
     if run.status.terminal:
-        return [_ended(run, id)]
+        return [_ended(run, id, place)]
     if run.status is Status.PAUSED:
         return [
             Reason(
@@ -135,7 +137,7 @@ def _moved(run: Run, id: str) -> Reason:
     )
 
 
-def _ended(run: Run, id: str) -> Reason:
+def _ended(run: Run, id: str, place: str) -> Reason:
     at = run.ended_at or run.updated_at
     if run.status is Status.COMPLETED:
         return Reason(
@@ -145,9 +147,10 @@ def _ended(run: Run, id: str) -> Reason:
         )
     if run.status is Status.CANCELLED:
         return Reason(text=f"It was cancelled at {{}}: {quoted(run.error)}.", times=(at,))
+    raised = f", raised at {escaped(place)}" if place else ""
     step = f" A retry continues from {quoted(run.recover_to)}." if run.recover_to else ""
     return Reason(
-        text=f"It failed at {{}}: {quoted(run.error)}.{step}",
+        text=f"It failed at {{}}: {quoted(run.error)}{raised}.{step}",
         times=(at,),
         commands=(f"outlast show {id}", f"outlast retry {id}"),
     )

@@ -290,7 +290,8 @@ class TaskWorker:
         if outcome.error is None:
             return None
         failures = int(task.metadata.get("failures", "0"))
-        return error_failure(step, outcome.error, attempt, failures, self._clock.now())
+        now = self._clock.now()
+        return error_failure(step, outcome.error, attempt, failures, now, self._codec)
 
     # -- reporting ----------------------------------------------------------------------------
 

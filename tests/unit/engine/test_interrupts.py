@@ -67,7 +67,7 @@ async def calls(name: str) -> str:
     try:
         await STEPS[name]()
     except StepFailed as failure:
-        return failure.error
+        return str(failure)
     return "never"
 
 
@@ -76,7 +76,7 @@ async def maps() -> str:
     try:
         await outlast.map(item, [1])
     except MapFailed as failure:
-        return failure.error
+        return str(failure)
     return "never"
 
 

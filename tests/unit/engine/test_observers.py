@@ -72,11 +72,14 @@ async def test_what_happens_to_runs_is_logged_in_one_place(
 ) -> None:
     """A failed run is a warning; ids that could mislead are quoted."""
     caplog.set_level(logging.INFO)
+    line = pack.definition.function.__code__.co_firstlineno + 5
     async with app(ship) as virtual:
         await (await virtual.start(ship("lamp"), id="order 2")).result()
     assert said(caplog, "outlast.runs") == [
         "workflow.started [run='order 2']",
-        "step.failed pack [run='order 2'] attempt 1, will be tried again: no tape",
+        "step pack [run='order 2'] attempt 1 raised",
+        "step.failed pack [run='order 2'] attempt 1, will be tried again: "
+        f"ConnectionError: no tape at test_observers.py:{line} in pack",
         "workflow.completed [run='order 2']",
     ]
     caplog.clear()
@@ -89,7 +92,11 @@ async def test_what_happens_to_runs_is_logged_in_one_place(
     async with app(broken) as virtual:
         with pytest.raises(RunFailed):
             await (await virtual.start(broken(), id="b")).result()
-    assert said(caplog, "outlast.runs") == ["workflow.failed [run=b]: LookupError: nothing there"]
+    [line] = said(caplog, "outlast.runs")
+    assert line.startswith(
+        "workflow.failed [run=b]: LookupError: nothing there\n  at test_observers.py:"
+    )
+    assert line.endswith(" in broken\nLookupError: nothing there")
 
 
 async def test_a_watcher_sees_each_commit_once_and_may_fail() -> None:

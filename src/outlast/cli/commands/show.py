@@ -16,10 +16,10 @@ from outlast.cli.run_views import as_text, draw_tree, event_record, part_record,
 from outlast.cli.session import Session, with_session
 from outlast.client.queues import Queues
 from outlast.model.queue_policy import scope_of
-from outlast.model.run import Run
+from outlast.model.run import Run, Status
 from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store
-from outlast.query.outline import Part, outline
+from outlast.query.outline import Part, failure_place, failure_text, outline
 from outlast.query.why import QueuedStep, reasons
 
 DEEPEST = 8
@@ -51,8 +51,12 @@ async def show_command(session: Session, *, run_id: str, full: bool, history: bo
                     out.line(f"{about:50}  {data if full else out.short(data, 52)}".rstrip())
             return
         parts = await _with_children(store, run, DEEPEST)
+        place = ""
+        if run.status is Status.FAILED:
+            place = failure_text(await store.history(run.id, after=run.sequence - 1))
     if out.json:
-        out.value({**run_record(run, values=True), "parts": [part_record(part) for part in parts]})
+        record = {**run_record(run, values=True), "traceback": place}
+        out.value({**record, "parts": [part_record(part) for part in parts]})
         return
     _head(out, run, full=full)
     if parts:
@@ -62,6 +66,10 @@ async def show_command(session: Session, *, run_id: str, full: bool, history: bo
         out.line()
         for line in neutral_lines(run.error).splitlines():
             out.line(line, "red")
+        if place:
+            out.line()
+            for line in neutral_lines(place).splitlines():
+                out.line(f"  {line if full else out.short(line, 2)}".rstrip(), "red")
     if not run.status.terminal or run.error:
         out.note(f"what it waits for: {session.here(f'outlast why {quote(run.id)}')}")
 
@@ -125,7 +133,8 @@ async def why_command(session: Session, *, run_id: str) -> None:
     out = session.out
     async with session.store() as store:
         run = await find_run(store, run_id)
-        parts = outline(await store.history(run.id), ended=run.status.terminal)
+        history = await store.history(run.id)
+        parts = outline(history, ended=run.status.terminal)
         inbox = 0
         if Capability.INBOX in store.capabilities:
             inbox = len(await store.inbox(run.id, limit=1_000))
@@ -146,6 +155,7 @@ async def why_command(session: Session, *, run_id: str) -> None:
             queue=queue,
             steps=steps,
             workers=workers,
+            place=failure_place(history),
         )
     found = [replace(one, commands=tuple(map(session.here, one.commands))) for one in found]
     if out.json:

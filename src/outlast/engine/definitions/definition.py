@@ -15,6 +15,7 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from outlast.engine.definitions.raised import check_raises
 from outlast.engine.definitions.retry import ONCE, Retry, is_number
 from outlast.engine.definitions.signature import Signature
 from outlast.engine.replay.sync_workflow import run_in_thread
@@ -93,6 +94,7 @@ class StepDefinition(Definition):
         key: str | Callable[..., str] | None = None,
         priority: int | Callable[..., int] = 0,
         transactional: bool = False,
+        raises: type[Exception] | tuple[type[Exception], ...] = (),
     ) -> None:
         super().__init__(function, name=name)
         if "/" in self.name or "#" in self.name or ":" in self.name:
@@ -105,6 +107,7 @@ class StepDefinition(Definition):
                 f"timeout={timeout!r}: a step needs a positive timeout in seconds, or None"
             )
         self.retry = retry
+        self.raises = check_raises(raises)
         self.timeout = timeout
         self.at_most_once = at_most_once
         if process and module_of(function) is None:

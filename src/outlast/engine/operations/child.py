@@ -17,6 +17,7 @@ from msgspec import Raw
 
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.operations.operation import Operation
+from outlast.engine.replay.error_text import with_place
 from outlast.errors import ChildFailed, OutlastError
 from outlast.model.commit import Start
 from outlast.model.event import Event, to_event
@@ -134,8 +135,8 @@ class ChildRun(Operation):
                 result = self._workflow.signature.decode_result(codec, output or Raw(b"null"))
                 self.resolve(result)
                 return True
-            case ChildFailedEvent(error=error):
-                self.reject(ChildFailed(self.child_id, error, self.key))
+            case ChildFailedEvent(error=error, details=details):
+                self.reject(with_place(ChildFailed(self.child_id, error, self.key), details))
                 return True
         return False
 

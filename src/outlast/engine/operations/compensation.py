@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from outlast.engine.definitions.raised import step_failure
 from outlast.engine.operations.step import step_call
 from outlast.errors import ContinueAsNew, OutlastError, StepFailed
 from outlast.model.payloads import (
@@ -85,23 +86,24 @@ class Compensations:
     async def _undo(self, error: BaseException) -> None:
         execution = self._execution
         undos = [undo for undo in reversed(self._registered) if undo.step is not None]
+        failed = step_failure(error)
         started = CompensationStarted(
-            trigger_step=getattr(error, "step", "") if isinstance(error, StepFailed) else "",
+            trigger_step=failed.step if isinstance(failed, StepFailed) else "",
             steps_to_undo=[undo.key for undo in undos],
             unknown=[undo.key for undo in reversed(self._registered) if undo.is_unknown],
         )
         execution.record("undo", started)
-        done, failed = [], 0
+        done, failures = [], 0
         for key, step, args, kwargs, _ in undos:
             assert step is not None
             try:
                 await execution.perform(step_call(execution, step, args, kwargs, key))
                 done.append(key)
             except OutlastError as failure:
-                failed += 1
+                failures += 1
                 text = failure.error if isinstance(failure, StepFailed) else str(failure)
                 failure_of = CompensationFailed(failed_step=key, error=text)
                 execution.record(f"{UNDO}{key}", failure_of)
-        if not failed:
+        if not failures:
             execution.record("undo", CompensationCompleted(steps_compensated=done))
         raise error

@@ -17,9 +17,11 @@ from outlast.engine.definitions.definition import StepDefinition
 from outlast.engine.definitions.retry import MAX_LOST, SUSPECT_AFTER
 from outlast.engine.operations.operation import Operation
 from outlast.engine.operations.step import is_crash_cause, lease_loss_failure
+from outlast.engine.replay.error_text import with_place
 from outlast.errors import InvalidValue, MapFailed, StepFailed, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.payloads import (
+    ErrorDetails,
     MapCompleted,
     MapFailedEvent,
     MapProgress,
@@ -77,6 +79,7 @@ class MapCall(Operation):
         self.concurrency = concurrency
         self.results: dict[int, Raw] = {}
         self.failed: dict[int, str] = {}
+        self._details: dict[int, list[ErrorDetails]] = {}
         self.allowed = 0
         self.attempt = 1
         self.lost: list[int] = []
@@ -100,6 +103,8 @@ class MapCall(Operation):
                 self.allowed = max(self.allowed, progress.started)
                 self.results.update(zip(progress.completed, progress.results, strict=True))
                 self.failed.update(progress.failed)
+                for (index, _), details in zip(progress.failed, progress.details, strict=False):
+                    self._details[index] = details
                 self._register(progress.completed)
                 if progress.running is not None:
                     self._running = progress.running
@@ -123,9 +128,9 @@ class MapCall(Operation):
             case OperationAbandoned():
                 self._register_unknown(if_started=self.is_resumed)
                 return True
-            case MapFailedEvent(failed_index=index, error=error):
+            case MapFailedEvent(failed_index=index, error=error, details=details):
                 self._register_unknown(if_started=self.is_resumed)
-                self.reject(MapFailed(self.key, index, error))
+                self.reject(with_place(MapFailed(self.key, index, error), details))
                 return True
         return False
 
@@ -191,14 +196,17 @@ class MapCall(Operation):
             if index not in self.results and index not in self.failed
         ]
 
-    def progress(self, results: dict[int, Raw], failed: dict[int, str]) -> MapProgress:
-        """The event that records outcomes of items."""
+    def progress(
+        self, results: dict[int, Raw], failed: dict[int, str], details: list[list[ErrorDetails]]
+    ) -> MapProgress:
+        """The event that records outcomes of items; `details` are the errors of those in `failed`."""
         done = len(self.results) + len(self.failed) + len(results) + len(failed)
         return MapProgress(
             started=self._window(done),
             completed=list(results),
             results=list(results.values()),
             failed=list(failed.items()),
+            details=details,
         )
 
     def last_items(self, running: Iterable[int]) -> MapProgress:
@@ -221,7 +229,9 @@ class MapCall(Operation):
             return None
         if len(self.failed) > self._tolerate:
             index = list(self.failed)[self._tolerate]
-            return MapFailedEvent(failed_index=index, error=self.failed[index])
+            return MapFailedEvent(
+                failed_index=index, error=self.failed[index], details=self._details.get(index, [])
+            )
         return MapCompleted(results=self._recorded())
 
     def _window(self, done: int) -> int:
@@ -234,7 +244,8 @@ class MapCall(Operation):
             if index in self.results:
                 values.append(signature.decode_result(codec, self.results[index]))
             elif index in self.failed:
-                values.append(StepFailed(f"{self.key}[{index}]", self.failed[index], 1))
+                failed = StepFailed(f"{self.key}[{index}]", self.failed[index], 1)
+                values.append(with_place(failed, self._details.get(index, [])))
             else:
                 values.append(None)
         return values

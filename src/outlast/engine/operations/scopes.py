@@ -20,7 +20,7 @@ from msgspec import Raw
 from outlast._public import public
 from outlast.engine.definitions.signature import Signature
 from outlast.engine.operations.operation import Operation
-from outlast.engine.replay.error_text import text_of
+from outlast.engine.replay.error_text import details_of, text_of, with_place
 from outlast.engine.replay.event_loop import Scope, current_scope
 from outlast.errors import ScopeFailed, WorkflowMisuse
 from outlast.model.event import Event
@@ -67,8 +67,8 @@ class ScopeCall(Operation):
             case ScopeCompleted(output=output):
                 self.resolve(self._signature.decode_result(self._execution.codec, output))
                 return True
-            case ScopeFailedEvent(error=error, error_type=error_type):
-                self.reject(ScopeFailed(self.key, error, error_type))
+            case ScopeFailedEvent(error=error, error_type=error_type, details=details):
+                self.reject(with_place(ScopeFailed(self.key, error, error_type), details))
                 return True
         return False
 
@@ -94,11 +94,16 @@ async def run_scope(
     except asyncio.CancelledError:
         execution.abandon(region)
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it is recorded and raised again
         text, kind = text_of(error), type(error).__name__
         again = _runs_again(execution, inside)
-        execution.record(region.key, ScopeFailedEvent(error=text, error_type=kind, undoable=again))
-        raise ScopeFailed(region.key, text, kind) from error
+        failed = ScopeFailedEvent(
+            error=text, error_type=kind, undoable=again, details=details_of(error)
+        )
+        execution.record(region.key, failed)
+        # Raised as a replay raises it.
+        failure = with_place(ScopeFailed(region.key, text, kind), failed.details)
+        raise failure from failure.__cause__
     finally:
         current_scope.reset(outside)
     return signature.decode_result(execution.codec, output)

@@ -20,9 +20,16 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from outlast.engine.definitions.definition import StepDefinition
-from outlast.engine.definitions.retry import MAX_INTERRUPTIONS, MAX_LOST, MAX_SHARED, SUSPECT_AFTER
+from outlast.engine.definitions.raised import declared_kind, kind_named, pack, unpack
+from outlast.engine.definitions.retry import (
+    MAX_INTERRUPTIONS,
+    MAX_LOST,
+    MAX_SHARED,
+    SUSPECT_AFTER,
+    name_of,
+)
 from outlast.engine.operations.operation import Operation
-from outlast.engine.replay.error_text import frames_of, text_of
+from outlast.engine.replay.error_text import details_of, text_of, with_place
 from outlast.errors import OutlastError, StepFailed
 from outlast.model.event import Event
 from outlast.model.payloads import (
@@ -36,6 +43,7 @@ from outlast.model.payloads import (
     StepStarted,
 )
 from outlast.model.run_contents import Task
+from outlast.ports.codec import Codec
 
 if TYPE_CHECKING:
     from outlast.engine.replay.execution import Execution
@@ -132,13 +140,24 @@ class StepCall(Operation):
                     self.failures += 1
                 self.due = retry_at or event.timestamp
                 self.wait_kind = "retry"
-            case StepFailedEvent(error=error, error_type=error_type, attempt=attempt):
+            case StepFailedEvent(error_type=error_type):
                 self._is_unknown |= error_type in UNKNOWN_ENDS
                 if self._is_unknown:
                     self._register_unknown()
-                self.reject(StepFailed(self.key, error, attempt, error_type))
+                self.reject(self._error(payload))
                 return True
         return False
+
+    def _error(self, failed: StepFailedEvent) -> BaseException:
+        """What the workflow gets: `StepFailed` or, caused by it, the exception that the step declares in `raises`."""
+        error = StepFailed(self.key, failed.error, failed.attempt, failed.error_type)
+        with_place(error, failed.details if failed.error_type else [])
+        kind = kind_named(self.step.raises, failed.kind) if failed.kind else None
+        if kind is None:
+            return error
+        error.raised_as = unpack(self._execution.codec, kind, failed.raised, failed.error)
+        error.raised_as.__cause__ = error
+        return error.raised_as
 
     def _decoded(self, event: Event) -> Any:
         output = event.output or Raw(b"null")
@@ -183,7 +202,10 @@ class StepCall(Operation):
 
     def after_error(self, error: BaseException, now: datetime) -> StepFailedEvent:
         """The failure of an attempt that raised."""
-        return self.final_failure(error_failure(self.step, error, self.attempt, self.failures, now))
+        codec, failures = self._execution.codec, self.failures
+        return self.final_failure(
+            error_failure(self.step, error, self.attempt, failures, now, codec)
+        )
 
     def after_earlier_life(self, failed: StepFailedEvent, now: datetime) -> StepFailedEvent:
         """The failure of a step that failed in an earlier life of the run, beside the one that is retried. The step
@@ -364,18 +386,28 @@ def queue_of(queue: str, step: str) -> str:
 
 
 def error_failure(
-    step: StepDefinition, error: BaseException, attempt: int, failures: int, now: datetime
+    step: StepDefinition,
+    error: BaseException,
+    attempt: int,
+    failures: int,
+    now: datetime,
+    codec: Codec,
 ) -> StepFailedEvent:
     """The failure of an attempt that raised, after `failures` earlier ones."""
     wait = step.retry.wait(failures + 1, error)
     kinds = getattr(error, "kinds", ())  # of an error from another process
+    raised, *causes = details_of(error)
+    kind = declared_kind(step.raises, error) if step.raises else None
     return StepFailedEvent(
         error=text_of(error),
         error_type=kinds[0].rpartition(".")[2] if kinds else type(error).__name__,
         attempt=attempt,
         will_retry=wait is not None,
         retry_at=None if wait is None else now + wait,
-        frames=frames_of(error),
+        frames=raised.frames,
+        causes=causes,
+        kind="" if kind is None else name_of(kind),
+        raised=[] if kind is None else pack(codec, error),
     )
 
 

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
+from outlast.engine.definitions.raised import step_failure
 from outlast.engine.operations.child import ChildRun, ParentClose
 from outlast.engine.operations.compensation import UNDO
-from outlast.engine.replay.error_text import at_error, describe, text_of
+from outlast.engine.replay.error_text import at_error, describe, details_of, text_of
 from outlast.errors import (
     ChildFailed,
     ContinueAsNew,
@@ -68,14 +69,14 @@ def end_of(execution: Execution) -> Payload | None:
     if isinstance(error, asyncio.CancelledError):
         return WorkflowCancelled(reason=execution.cancel_reason or text_of(error))
     if error is not None and not isinstance(error, ContinueAsNew):
-        return WorkflowFailed(error=_text(error))
+        return WorkflowFailed(error=_text(error), details=details_of(error))
     try:
         if error is not None:
             input, _, _ = signature.encode_call(execution.codec, error.args_, error.kwargs_)
             return WorkflowContinued(input=input)
         return WorkflowCompleted(output=main.result())
     except OutlastError as refused:
-        return WorkflowFailed(error=str(refused))
+        return WorkflowFailed(error=str(refused), details=details_of(refused))
 
 
 def _text(error: BaseException) -> str:
@@ -97,7 +98,7 @@ def failed_key(execution: Execution) -> str | None:
     error = main.exception() if main is not None and not main.cancelled() else None
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    match error:
+    match step_failure(error):
         case StepFailed(step=key) | MapFailed(key=key) | ChildFailed(key=key):
             return key
         case ScopeFailed(scope=key):
@@ -126,8 +127,10 @@ def child_outcome(run: Run, end: Payload, asked_by: str) -> Send:
     match end:
         case WorkflowCompleted(output=output):
             outcome = ChildCompleted(child_run_id=run.id, output=output, parent_uid=asked_by)
-        case WorkflowFailed(error=error):
-            outcome = ChildFailedEvent(child_run_id=run.id, error=error, parent_uid=asked_by)
+        case WorkflowFailed(error=error, details=details):
+            outcome = ChildFailedEvent(
+                child_run_id=run.id, error=error, parent_uid=asked_by, details=details
+            )
         case WorkflowCancelled(reason=reason):
             error = f"cancelled: {reason}"
             outcome = ChildFailedEvent(child_run_id=run.id, error=error, parent_uid=asked_by)

@@ -12,7 +12,12 @@ import inspect
 from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from outlast.errors import OutlastError, RemoteTraceback
+from outlast.model.payloads import ErrorDetails, chain_text
 
 MAX_CHARACTERS = 10_000
 """Characters of an error text that are kept."""
@@ -21,6 +26,8 @@ MAX_AROUND = 1_000
 """What callers may add around it, such as a step's name, before it is cut again."""
 
 MAX_FRAMES = 8
+MAX_CHAIN = 12
+"""Errors of a chain that are kept: the error itself, then its causes."""
 
 NOT_THE_USERS = (str(Path(__file__).parents[2]), str(Path(asyncio.__file__).parents[1]), "<frozen")
 """Where outlast and the standard library are."""
@@ -52,6 +59,53 @@ def _text(error: BaseException) -> str:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - it is the user's class
         return f"(its text cannot be had: __str__ raised {type(broken).__name__})"
+
+
+def shown(id: str) -> str:
+    """An id for a log line: quoted if it contains a space or an unprintable character."""
+    return id if id.isprintable() and " " not in id else repr(id)
+
+
+# -- errors as data ---------------------------------------------------------------------------
+
+E = TypeVar("E", bound=BaseException)
+
+
+def details_of(error: BaseException) -> list[ErrorDetails]:
+    """An error and what it was raised from, as data: the error itself first. Includes what was recorded of errors that
+    come from another process, or from an earlier execution of this code."""
+    return _chain(error, set())
+
+
+def _chain(error: BaseException | None, seen: set[int], link: str = "") -> list[ErrorDetails]:
+    found: list[ErrorDetails] = []
+    while error is not None and id(error) not in seen and len(seen) < MAX_CHAIN:
+        seen.add(id(error))
+        recorded = getattr(error, "details", ()) if isinstance(error, OutlastError) else ()
+        if recorded:
+            return [*found, replace(recorded[0], link=link), *recorded[1 : MAX_CHAIN - len(seen)]]
+        kind, text, frames = type(error).__name__, _cut(_text(error)), frames_of(error)
+        found.append(ErrorDetails(type=kind, message=text, frames=frames, link=link))
+        if isinstance(error, BaseExceptionGroup):
+            for member in error.exceptions:
+                found += _chain(member, seen, "member")
+        if error.__cause__ is not None:
+            error, link = error.__cause__, "cause"
+        else:
+            error, link = None if error.__suppress_context__ else error.__context__, "context"
+    return found
+
+
+def _cut(text: str) -> str:
+    text = storable(text)
+    return text if len(text) <= MAX_AROUND else f"{text[:MAX_AROUND]}…"
+
+
+def with_place(error: E, details: list[ErrorDetails]) -> E:
+    """An error whose ``__cause__`` shows where it comes from, as it was recorded."""
+    if details:
+        error.__cause__ = RemoteTraceback(chain_text(details), details)
+    return error
 
 
 # -- source locations -------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from outlast.engine.definitions.signature import Signature
-from outlast.engine.replay.error_text import describe
+from outlast.engine.replay.error_text import at_error, describe
 from outlast.engine.replay.event_loop import Scope
 from outlast.engine.replay.sync_workflow import run_in_thread
 from outlast.errors import ContinueAsNew
@@ -114,7 +114,7 @@ class Updates:
         except asyncio.CancelledError:
             error = CANCELLED
         except Exception as raised:  # noqa: BLE001 - it is the answer
-            error = describe(raised)
+            error = f"{describe(raised)}{at_error(raised)}"
         done = UpdateCompleted(update_id=update.update_id, output=output, error=error)
         execution.record(key, done)
 

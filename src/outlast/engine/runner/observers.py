@@ -9,9 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable
 
+from outlast.engine.replay.error_text import shown
 from outlast.model.commit import Commit, Committed
 from outlast.model.event import Event, EventType, payload_of
-from outlast.model.payloads import StepFailedEvent, StepStarted, WorkflowCancelled, WorkflowFailed
+from outlast.model.payloads import (
+    StepFailedEvent,
+    StepStarted,
+    WorkflowCancelled,
+    WorkflowFailed,
+    chain_text,
+)
 
 Observer = Callable[[Commit, Committed], None]
 """Called with a commit that has become durable, and the store's answer. It must not block."""
@@ -78,14 +85,13 @@ def _line(event: Event) -> str:
     match payload_of(event):
         case StepStarted(attempt=attempt):
             return f"{text} attempt {attempt}"
-        case StepFailedEvent(attempt=attempt, error=error, will_retry=will_retry):
+        case StepFailedEvent(attempt=attempt, error=error, will_retry=will_retry) as failed:
             end = "will be tried again" if will_retry else "given up"
-            return f"{text} attempt {attempt}, {end}: {error}"
-        case WorkflowFailed(error=reason) | WorkflowCancelled(reason=reason):
+            kind = f"{failed.error_type}: " if failed.error_type else ""
+            at = f" at {failed.frames[-1]}" if failed.frames else ""
+            return f"{text} attempt {attempt}, {end}: {kind}{error}{at}"
+        case WorkflowFailed(error=reason, details=details):
+            return f"{text}: {reason}" + (f"\n{chain_text(details)}" if details else "")
+        case WorkflowCancelled(reason=reason):
             return f"{text}: {reason}"
     return text
-
-
-def shown(id: str) -> str:
-    """An id for a log line: quoted if it contains a space or an unprintable character."""
-    return id if id.isprintable() and " " not in id else repr(id)

@@ -11,7 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from outlast.engine.operations.map import MapCall, portions
-from outlast.engine.replay.error_text import describe
+from outlast.engine.replay.error_text import describe, details_of
 from outlast.engine.replay.execution import Execution
 from outlast.engine.steps.step_executor import Outcome, StepContext, StepExecutor, self_cancelled
 from outlast.errors import OutlastError
@@ -36,7 +36,7 @@ class MapExecutor:
         self._running: set[asyncio.Task[None]] = set()
         self._executing: set[int] = set()
         self._results: dict[int, Raw] = {}
-        self._failed: dict[int, str] = {}
+        self._failed: dict[int, BaseException] = {}
         self._paused = self._is_stopped = False
         self._broken: BaseException | None = None
         if call.is_awaited or (call.is_over and call.is_undoable):
@@ -105,10 +105,12 @@ class MapExecutor:
             return True
         if self._results or self._failed:
             results, self._results = self._results, {}
-            failed, self._failed = self._failed, {}
+            errors, self._failed = self._failed, {}
+            failed = {index: describe(error) for index, error in errors.items()}
+            details = list(map(details_of, errors.values()))
             for portion in portions(results):
-                execution.deliver(call.progress(portion, failed), now, key=call.key)
-                failed = {}
+                execution.deliver(call.progress(portion, failed, details), now, key=call.key)
+                failed, details = {}, []
         end = call.ending()
         if end is not None and call.is_undoable:
             self.finish_running()
@@ -156,7 +158,7 @@ class MapExecutor:
     async def _run(self, index: int) -> None:
         outcome = await self._attempts(index)
         if outcome.error is not None:
-            self._failed[index] = describe(outcome.error)
+            self._failed[index] = outcome.error
         elif outcome.output is not None:
             self._results[index] = outcome.output
         self._executing.discard(index)

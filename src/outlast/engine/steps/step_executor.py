@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import queue
 import threading
 from collections.abc import Callable, Coroutine
@@ -22,12 +23,14 @@ from typing import Any, TypeVar
 from msgspec import Raw, Struct
 
 from outlast.engine.definitions.definition import StepDefinition
-from outlast.engine.replay.error_text import describe
+from outlast.engine.replay.error_text import describe, shown
 from outlast.engine.steps.crash_isolation import CrashIsolation
-from outlast.engine.steps.subprocess import Order, call_in_process
+from outlast.engine.steps.subprocess import Order, ProcessStepFailed, call_in_process
 from outlast.errors import StepTimeout, WorkflowMisuse
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
+
+log = logging.getLogger("outlast.runs")
 
 
 def always() -> bool:
@@ -140,8 +143,12 @@ class StepExecutor:
             if step_context.get(None) is not context:
                 raise  # the loop that ends, or the garbage collector, closes this coroutine
             error = raised
-        except BaseException as raised:  # noqa: BLE001 - any error of a step function is an outcome
+        except BaseException as raised:
             error = raised
+            if log.isEnabledFor(logging.INFO):
+                extra = {"run": context.run_id, "step": context.key}
+                what = (context.key, shown(context.run_id), context.attempt)
+                log.info("step %s [run=%s] attempt %d raised", *what, exc_info=raised, extra=extra)
         finally:
             step_context.reset(token)
         elapsed = int((self.clock.monotonic() - began) * 1e9)
@@ -169,7 +176,12 @@ class StepExecutor:
             input=input,
             progress=progress,
         )
-        return step.signature.decode_result(plain, await call_in_process(step, order, report))
+        try:
+            output = await call_in_process(step, order, report)
+        except ProcessStepFailed as failed:
+            failed.decode(plain)
+            raise
+        return step.signature.decode_result(plain, output)
 
     def _call(
         self, step: StepDefinition, context: StepContext, args: Any, kwargs: Any

@@ -19,8 +19,12 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from outlast.engine.definitions.definition import module_of
+from outlast.engine.definitions.raised import read
+from outlast.engine.replay.error_text import with_place
 from outlast.errors import OutlastError
 from outlast.model.json import from_json, to_json
+from outlast.model.payloads import ErrorDetails
+from outlast.ports.codec import Codec
 
 MAX_LINE_BYTES = 2**30
 MAIN = "__mp_main__"
@@ -31,11 +35,28 @@ loading: list[str] = []
 
 
 class ProcessStepFailed(OutlastError):
-    """What a step raised in its process, as text, with the names of the error's classes for `Retry`."""
+    """What a step raised in its process, as text, with the names of the error's classes for `Retry` and `raises`, its
+    chain of causes as data, and its args and attributes."""
 
-    def __init__(self, text: str, kinds: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        text: str,
+        kinds: Sequence[str] = (),
+        details: Sequence[ErrorDetails] = (),
+        raised: Sequence[Raw] = (),
+    ) -> None:
         super().__init__(text)
         self.kinds = tuple(kinds)
+        self.details = tuple(details)
+        self.raised = raised
+        self.raised_args: tuple[Any, ...] = (text,)
+        self.raised_state: dict[str, Any] = {}
+
+    def decode(self, codec: Codec) -> None:
+        """Decode the args and attributes."""
+        found = read(codec, self.raised)
+        if found is not None:
+            self.raised_args, self.raised_state = found
 
 
 class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,6 +75,8 @@ class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     error: str | None = None
     kinds: list[str] = []
+    details: list[ErrorDetails] = []
+    raised: list[Raw] = []
     output: Raw | None = None
     report: Raw | None = None
 
@@ -101,7 +124,9 @@ async def _converse(
     async for line in process.stdout:
         reply = from_json(line, Reply, where="what a step's process said")
         if reply.error is not None:
-            raise ProcessStepFailed(reply.error, reply.kinds)
+            raised = [Raw(bytes(data)) for data in reply.raised]
+            error = ProcessStepFailed(reply.error, reply.kinds, reply.details, raised)
+            raise with_place(error, reply.details)
         if reply.output is not None:
             return Raw(bytes(reply.output))
         if reply.report is not None:
