@@ -78,8 +78,10 @@ async def test_what_happens_to_runs_is_logged_in_one_place(
     assert said(caplog, "outlast.runs") == [
         "workflow.started [run='order 2']",
         "step pack [run='order 2'] attempt 1 raised",
-        "step.failed pack [run='order 2'] attempt 1, will be tried again: "
-        f"ConnectionError: no tape at test_observers.py:{line} in pack",
+        (
+            "step.failed pack [run='order 2'] attempt 1, will be tried again: "
+            f"ConnectionError: no tape at test_observers.py:{line} in pack"
+        ),
         "workflow.completed [run='order 2']",
     ]
     caplog.clear()
