@@ -9,8 +9,8 @@
                                 └─ a transactional step: your rows and its completion, one commit
 
 ``INSTALLED_APPS = [..., "outlast.contrib.django"]``, ``manage.py migrate``, workflows in
-``workflows.py`` of an app, and ``manage.py outlast worker`` beside the web server. One setting,
-`OUTLAST`, says the rest (conf.py). PostgreSQL and SQLite.
+``workflows.py`` of an app, and ``manage.py outlast worker`` beside the web server. The setting `OUTLAST`
+(conf.py) has the options. PostgreSQL and SQLite.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["app", "runs"]
 
 
 def __getattr__(name: str) -> Any:
-    # Django imports this package before its settings and apps are there.
+    # Django imports this package before its settings and apps are loaded.
     if name == "runs":
         from outlast.contrib.django.client import runs
 

@@ -1,7 +1,7 @@
-"""Runs in Django's admin: found by workflow and status, with their history; cancelled, retried, signalled.
+"""Runs in Django's admin: search by workflow and status, history, and the actions cancel, retry, signal.
 
-All is read only but for the actions, which act as `outlast.contrib.django.runs` does: in the
-transaction of the request, for whoever has the right to change runs.
+Everything is read-only except the actions, which use `outlast.contrib.django.runs`: they run in the
+transaction of the request, for users with the permission to change runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from django.utils.html import format_html, format_html_join
 from outlast.contrib.django.client import runs
 from outlast.contrib.django.conf import read_settings
 from outlast.contrib.django.models import Event, Run
-from outlast.contrib.django.store import store_here
+from outlast.contrib.django.store import thread_store
 from outlast.contrib.django.wakeups import run_blocking
 from outlast.errors import OutlastError
 
@@ -30,23 +30,23 @@ EVENTS = 500
 
 
 class WorkflowFilter(admin.SimpleListFilter):
-    """By workflow; their names are counted by the store, so that no table is read for them."""
+    """Filter by workflow. The store counts runs by workflow, so this reads no table."""
 
     title = "workflow"
     parameter_name = "workflow"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """All that there are."""
-        counts = run_blocking(store_here(read_settings()).counts())
+        """The names of all workflows."""
+        counts = run_blocking(thread_store(read_settings()).counts())
         return [(name, name) for name in sorted({workflow for workflow, _ in counts})]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        """Those runs."""
+        """The runs of the chosen workflow."""
         return queryset.filter(workflow=self.value()) if self.value() else queryset
 
 
 class SignalForm(forms.Form):
-    """What is sent."""
+    """Name and value of the signal to send."""
 
     name = forms.CharField(max_length=200)
     value = forms.JSONField(
@@ -72,51 +72,51 @@ class RunAdmin(admin.ModelAdmin):
     )
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """Without values: a list does not show them, and one that is damaged must not spoil it."""
+        """Without payloads: a list does not show them, and a damaged one must not break the list."""
         return super().get_queryset(request).defer(*PAYLOADS)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """All."""
+        """All fields."""
         return [name for _, options in self.fieldsets for name in options["fields"]]
 
     def has_add_permission(self, request: HttpRequest, *_: Any) -> bool:
-        """Runs are started by code."""
+        """Runs are started by code only."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, *_: Any) -> bool:
-        """Nor are they deleted here: `manage.py outlast rm`."""
+        """Runs are deleted with `manage.py outlast rm` or `runs.delete`."""
         return False
 
     def render_change_form(self, request: HttpRequest, context: Any, **options: Any) -> Any:
-        """Nothing to save."""
+        """Without buttons to save."""
         context |= {"show_save": False, "show_save_and_continue": False}
         return super().render_change_form(request, context, **options)
 
-    # -- what is shown ------------------------------------------------------------------------
+    # -- fields -------------------------------------------------------------------------------
 
     @admin.display(description="input")
     def shown_input(self, run: Run) -> Any:
-        """What it was started with."""
+        """The input of the run."""
         return _shown(lambda: run.input)
 
     @admin.display(description="result")
     def shown_result(self, run: Run) -> Any:
-        """What it has returned."""
+        """The result of the run."""
         return _shown(lambda: run.result)
 
     @admin.display(description="halt data")
     def shown_halt_data(self, run: Run) -> Any:
-        """What it shows to the person that it waits for."""
+        """The data of a halt, for the person who answers it."""
         return _shown(lambda: run.halt_data)
 
     @admin.display(description="published")
     def shown_ctx(self, run: Run) -> Any:
-        """What it has published."""
+        """The values that the run has published."""
         return _shown(lambda: run.ctx)
 
     @admin.display(description="history")
     def history(self, run: Run) -> Any:
-        """Its events, the first of them if there are very many."""
+        """The events of the run; the first ones, if there are many."""
         events = Event.objects.filter(run=run.key).defer("data", "output")[: EVENTS + 1]
         rows = [(e.sequence, e.timestamp, e.type, e.step_name) for e in events]
         table = format_html(
@@ -129,7 +129,7 @@ class RunAdmin(admin.ModelAdmin):
             return format_html("{}<p>and more: outlast show {}</p>", table, run.id)
         return table
 
-    # -- what can be done ---------------------------------------------------------------------
+    # -- actions ------------------------------------------------------------------------------
 
     @admin.action(description="Cancel: stop and compensate", permissions=["change"])
     def cancel(self, request: HttpRequest, queryset: Any) -> None:
@@ -138,7 +138,7 @@ class RunAdmin(admin.ModelAdmin):
 
     @admin.action(description="Retry from the step that failed", permissions=["change"])
     def retry(self, request: HttpRequest, queryset: Any) -> None:
-        """Begin failed runs anew."""
+        """Retry failed runs."""
         self._act(request, queryset, "retried", runs.retry)
 
     @admin.action(description="Send a signal …", permissions=["change"])
@@ -147,7 +147,7 @@ class RunAdmin(admin.ModelAdmin):
         form = SignalForm(request.POST if "apply" in request.POST else None)
         if form.is_valid():
             name = form.cleaned_data["name"]
-            # The field gives a text a class of its own.
+            # The form field returns strings as a subclass of str.
             value = json.loads(json.dumps(form.cleaned_data["value"]))
             self._act(request, queryset, "signalled", lambda id: runs.signal(id, name, value))
             return None
@@ -178,7 +178,7 @@ def _shown(read: Callable[[], Any]) -> Any:
     try:
         value = read()
     except OutlastError as error:
-        return f"cannot be read: {error}"
+        return f"cannot be decoded: {error}"
     if value in (None, {}):
         return "-"
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)

@@ -18,22 +18,22 @@ class OutlastConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Tell Django what to check at the start."""
+        """Register the system checks, and the WAL settings of new SQLite connections."""
         from outlast.contrib.django.checks import check_database, check_settings
 
-        connection_created.connect(_leave_the_log, dispatch_uid="outlast")
+        connection_created.connect(_manage_wal, dispatch_uid="outlast")
         checks.register(check_settings, checks.Tags.compatibility)
         checks.register(check_database, checks.Tags.database)
 
 
-def _leave_the_log(*, connection: Any, **_: Any) -> None:
-    """Checkpoint the log of a SQLite file as the store does (docs/explanation/sqlite.md): a connection that checkpoints
-    a little after each commit can, with most versions of SQLite, lose the commit of another."""
+def _manage_wal(*, connection: Any, **_: Any) -> None:
+    """Checkpoint the WAL of a SQLite file as the store does (docs/explanation/sqlite.md): with most versions of SQLite, a
+    connection that checkpoints automatically after a commit can lose the commit of another connection."""
     from outlast.contrib.django.conf import read_settings
 
     if connection.vendor != "sqlite" or connection.alias != read_settings().database:
         return
     if not connection.is_in_memory_db():
-        from outlast.contrib.django.worker import keep
+        from outlast.contrib.django.store import manage_wal
 
-        keep(connection)
+        manage_wal(connection)

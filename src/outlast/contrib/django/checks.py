@@ -1,6 +1,6 @@
-"""What Django checks at the start: the setting, and whether its database can keep what is promised.
+"""Django's system checks: the setting, and whether the database can provide the guarantees.
 
-Errors stop `runserver`, `migrate` and the worker; warnings say what will hurt later.
+Errors stop `runserver`, `migrate` and the worker; warnings are about problems that show up later.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import connections, router
 
 from outlast.contrib.django.conf import Settings, read_settings
-from outlast.contrib.django.discovery import found_here
+from outlast.contrib.django.discovery import discover
 from outlast.errors import OutlastError
 
 VENDORS = ("postgresql", "sqlite")
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """The setting, and what can be said of the database without connecting to it."""
+    """Check the setting, and what is known of the database without connecting to it."""
     try:
         own = read_settings()
     except OutlastError as error:
@@ -29,18 +29,18 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     if messages:
         return messages
     try:
-        found_here(own)
+        discover(own)
     except (OutlastError, ImportError) as error:
-        return [Error(f"the workflows cannot be loaded: {error}", id="outlast.E008")]
+        return [Error(f"the workflows cannot be imported: {error}", id="outlast.E008")]
     return []
 
 
 def check_database(*, databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Whether the tables are there; for ``manage.py check --database default``."""
+    """Check that the tables exist; for ``manage.py check --database default``."""
     try:
         own = read_settings()
     except OutlastError:
-        return []  # said above
+        return []  # check_settings reports it
     if own.database not in (databases or ()):
         return []
     connection = connections[own.database]
@@ -73,8 +73,8 @@ def _check_driver(own: Settings) -> Iterator[CheckMessage]:
     connection = connections[own.database]
     if connection.vendor == "postgresql" and connection.Database.__name__ != "psycopg":
         yield Error(
-            f"database {own.database!r} is reached by {connection.Database.__name__}",
-            hint="Install psycopg 3 (`pip install 'psycopg[binary]'`): Django takes it by itself.",
+            f"database {own.database!r} uses the driver {connection.Database.__name__}, not psycopg 3",
+            hint="Install psycopg 3 (`pip install 'psycopg[binary]'`): Django then uses it.",
             id="outlast.E003",
         )
     if connection.vendor == "postgresql" and find_spec("asyncpg") is None:
@@ -88,8 +88,8 @@ def _check_driver(own: Settings) -> Iterator[CheckMessage]:
 def _check_autocommit(own: Settings) -> Iterator[CheckMessage]:
     if not connections.settings[own.database].get("AUTOCOMMIT", True):
         yield Error(
-            f"database {own.database!r} has AUTOCOMMIT = False: what outlast writes outside of "
-            "transaction.atomic() would wait for a commit of yours",
+            f"database {own.database!r} has AUTOCOMMIT = False: writes of outlast outside of "
+            "transaction.atomic() would wait for your next commit",
             hint="Remove AUTOCOMMIT, or give outlast an alias of its own in DATABASES.",
             id="outlast.E004",
         )
@@ -98,7 +98,7 @@ def _check_autocommit(own: Settings) -> Iterator[CheckMessage]:
 def _check_router(own: Settings) -> Iterator[CheckMessage]:
     if not router.allow_migrate(own.database, "outlast"):
         yield Error(
-            f"a database router forbids tables of outlast in {own.database!r}",
+            f"a database router forbids the tables of outlast in {own.database!r}",
             hint="Let allow_migrate() return True or None for app_label 'outlast' there.",
             id="outlast.E005",
         )
@@ -108,8 +108,8 @@ def _check_memory(own: Settings) -> Iterator[CheckMessage]:
     connection = connections[own.database]
     if connection.vendor == "sqlite" and not _is_test(connection) and connection.is_in_memory_db():
         yield Error(
-            f"database {own.database!r} is a SQLite database in memory: nothing in it outlasts "
-            "the process, and every thread would have one of its own",
+            f"database {own.database!r} is a SQLite database in memory: it is lost with the process, and "
+            "each thread has another one",
             hint="Name a file.",
             id="outlast.E006",
         )
@@ -121,8 +121,8 @@ def _check_isolation(own: Settings) -> Iterator[CheckMessage]:
     # psycopg.IsolationLevel: 1 read uncommitted, 2 read committed, 3 repeatable read, 4 serializable
     if connection.vendor == "postgresql" and level is not None and int(level) > 2:
         yield Error(
-            f"database {own.database!r} has isolation_level = {level}: a statement has to see what "
-            "was committed while it waited for a lock",
+            f"database {own.database!r} has isolation_level = {level}: a statement must see what was "
+            "committed while it waited for a lock",
             hint="Use READ COMMITTED, the default, or an alias of its own for outlast.",
             id="outlast.E007",
         )
@@ -135,7 +135,7 @@ def _check_mode(own: Settings) -> Iterator[CheckMessage]:
     mode = connections.settings[own.database].get("OPTIONS", {}).get("transaction_mode")
     if str(mode).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         yield Warning(
-            f"database {own.database!r} begins transactions without the lock to write: one that "
+            f"database {own.database!r} begins transactions without the write lock: a transaction that "
             "reads first and starts a run later can fail with “database is locked”",
             hint='Set "OPTIONS": {"transaction_mode": "IMMEDIATE"} (and "timeout": 20).',
             id="outlast.W001",
@@ -143,7 +143,7 @@ def _check_mode(own: Settings) -> Iterator[CheckMessage]:
 
 
 def _is_test(connection: Any) -> bool:
-    """Whether Django's test runner has put its own database here."""
+    """Whether this is the database of Django's test runner."""
     return str(connection.settings_dict["NAME"]).startswith("file:memorydb_")
 
 

@@ -1,4 +1,4 @@
-"""Runs: what a view does to runs, inside the transaction that it is in.
+"""Runs: starts and changes runs from a view, inside the view's transaction.
 
 ::
 
@@ -6,9 +6,9 @@
         order = Order.objects.create(...)
         runs.start(checkout(order.pk), id=f"order-{order.pk}")
 
-The run, the signal, the task are rows of the same transaction: they are there when it commits, and
-a worker is woken then; with a rollback nothing of them was ever there. Outside of `atomic` each
-call is a transaction of its own. In async code there is the same with an `a` in front.
+The run, the signal and the task are rows of the same transaction: a commit makes them visible and wakes a
+worker, and a rollback removes them. Outside of `atomic` each call is a transaction of its own. Async code
+uses the methods with the prefix `a`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from outlast.client import Client
 from outlast.client import RunHandle as AsyncRunHandle
 from outlast.client.client import StartOptions
 from outlast.contrib.django.conf import read_settings
-from outlast.contrib.django.discovery import found_here
-from outlast.contrib.django.store import store_here
+from outlast.contrib.django.discovery import discover
+from outlast.contrib.django.store import thread_store
 from outlast.contrib.django.wakeups import run_blocking, wake_on_commit
 from outlast.errors import WorkflowMisuse
 from outlast.model.event import Event
@@ -57,25 +57,25 @@ class Runs:
         **options: Unpack[StartOptions],
     ) -> RunHandle[Any]: ...
     def start(self, call: Any, *args: Any, **options: Any) -> RunHandle[Any]:
-        """Start a run, for a worker: ``runs.start(checkout(order.pk), id=…)``; options as for
+        """Start a run; a worker executes it: ``runs.start(checkout(order.pk), id=…)``; options as for
         `outlast.Client.start`."""
         mark_used(call)
         return self._handle(self._call(lambda client: client.start(call, *args, **options)).id)
 
     async def astart(self, call: Call[R], **options: Unpack[StartOptions]) -> RunHandle[R]:
-        """`start`, in async code. The handle is for synchronous code; keep its id."""
+        """`start`, in async code. The handle is for synchronous code; use its id."""
         return await _in_thread(self.start, call, **options)
 
     def start_many(
         self, calls: Mapping[str, Call[Any]] | Iterable[Call[Any]], **options: Any
     ) -> list[str]:
-        """Start many runs, and give their ids; see `outlast.Client.start_many`."""
+        """Start many runs and return their ids; see `outlast.Client.start_many`."""
         handles = self._call(lambda client: client.start_many(calls, **options))
         return [handle.id for handle in handles]
 
     def enqueue(self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0) -> int:
-        """Put tasks into a queue, for those who use queues without runs; how many are new."""
-        store = store_here(read_settings())
+        """Put tasks into a queue that is used without runs; returns how many are new."""
+        store = thread_store(read_settings())
         added = run_blocking(store.queue().enqueue(queue, tasks, delay=delay))
         wake_on_commit(read_settings().database)
         return added
@@ -89,7 +89,7 @@ class Runs:
     def signal(
         self, run_id: str, name: str, value: Any = None, *, dedup: str | None = None
     ) -> None:
-        """Send a signal; with `dedup`, once however often this is called."""
+        """Send a signal; `dedup` is an idempotency key."""
         self._call(lambda client: client.signal(run_id, name, value, dedup=dedup))
 
     async def asignal(
@@ -107,11 +107,11 @@ class Runs:
         await _in_thread(self.cancel, run_id, reason)
 
     def pause(self, run_id: str) -> None:
-        """Let a run rest where it is until it is resumed."""
+        """Pause a run until it is resumed."""
         self._call(lambda client: client.pause(run_id))
 
     def resume(self, run_id: str, value: Any = None) -> None:
-        """Answer a halt, or let a paused run go on."""
+        """Answer a halt, or resume a paused run."""
         self._call(lambda client: client.resume(run_id, value))
 
     async def aresume(self, run_id: str, value: Any = None) -> None:
@@ -119,15 +119,15 @@ class Runs:
         await _in_thread(self.resume, run_id, value)
 
     def retry(self, run_id: str) -> None:
-        """Begin a failed run anew from the step that failed."""
+        """Retry a failed run from the step that failed."""
         self._call(lambda client: client.retry(run_id))
 
     def terminate(self, run_id: str, reason: str = "terminated") -> None:
-        """End a run now, whoever holds it."""
+        """End a run immediately, without its code."""
         self._call(lambda client: client.terminate(run_id, reason))
 
     def delete(self, run_id: str, *, force: bool = False) -> bool:
-        """Remove a run and all it owns; whether it was there. With `force` also one that did not end."""
+        """Delete a run with all its contents; returns whether it existed. `force`: also if it has not ended."""
         return self._call(lambda client: client.delete(run_id, force=force))
 
     # -- reading ------------------------------------------------------------------------------
@@ -145,37 +145,38 @@ class Runs:
         return self._call(lambda client: client.history(run_id))
 
     def query(self, run_id: str, name: str, type: Any = Any) -> Any:
-        """What a run has last published under a name."""
+        """The last value that a run has published under a name."""
         return self._call(lambda client: client.query(run_id, name, type))
 
     def result(self, run_id: str, *, timeout: float | None = None) -> Any:
-        """Wait for a run's result. Not inside `atomic`, where nothing that others do is seen, nor
-        by others what was started there: unless it has ended already."""
+        """Wait for a run's result. Inside `atomic` this raises unless the run has ended: the transaction does not see
+        commits of workers, and workers do not see what it has started."""
         return self._call(lambda client: client.result(run_id, timeout=timeout))
 
     async def aresult(self, run_id: str, *, timeout: float | None = None) -> Any:
-        """`result`, in async code: no thread is held up meanwhile."""
+        """`result`, in async code, without blocking a thread."""
         async with asyncio.timeout(timeout):
             while not (await self.aget(run_id)).status.terminal:  # noqa: ASYNC110 - no wake-up comes here
                 await asyncio.sleep(POLL_SECONDS)
         return await _in_thread(self.result, run_id)
 
     def update(self, run_id: str, name: str, value: Any = None, **options: Any) -> Any:
-        """Ask a run for something and wait for its answer; see `outlast.App.update`."""
+        """Send an update to a run and wait for the answer; see `outlast.App.update`."""
         return self._call(lambda client: client.update(run_id, name, value, **options))
 
-    # -- how ----------------------------------------------------------------------------------
+    # -- internals ----------------------------------------------------------------------------
 
     def _call(self, act: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        return run_blocking(act(client_here()))
+        return run_blocking(act(thread_client()))
 
     def _handle(self, run_id: str) -> RunHandle[Any]:
-        return RunHandle(run_blocking, AsyncRunHandle(client_here(), check_id(run_id, child=True)))
+        return RunHandle(
+            run_blocking, AsyncRunHandle(thread_client(), check_id(run_id, child=True))
+        )
 
 
-class ClientHere(Client):
-    """A client on the connection that the calling thread has. It waits for nothing that cannot
-    come."""
+class ThreadClient(Client):
+    """A client on the connection of the calling thread. It refuses to wait inside a transaction."""
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> Any:
         if not (await self.get(run_id)).status.terminal:
@@ -187,26 +188,26 @@ class ClientHere(Client):
         return await super().update(run_id, *args, **options)
 
 
-def client_here() -> ClientHere:
-    """A client on the connection that the calling thread has."""
+def thread_client() -> ThreadClient:
+    """A client on the connection of the calling thread."""
     settings = read_settings()
-    workflows = {one.name: one.definition for one in found_here(settings).workflows}
-    return ClientHere(store_here(settings), codec=settings.codec, workflows=workflows)
+    workflows = {one.name: one.definition for one in discover(settings).workflows}
+    return ThreadClient(thread_store(settings), codec=settings.codec, workflows=workflows)
 
 
 def _refuse_waiting() -> None:
     alias = read_settings().database
     if connections[alias].in_atomic_block:
         raise WorkflowMisuse(
-            f"waiting for a run inside a transaction on {alias!r} would wait for ever: workers see "
-            "what was done here when it commits. Wait after transaction.atomic(), with "
+            f"waiting for a run inside a transaction on {alias!r} would never end: workers see "
+            "your changes only after the commit. Wait after transaction.atomic(), with "
             "ATOMIC_REQUESTS in a view with @transaction.non_atomic_requests, or use "
             "transaction.on_commit()"
         )
 
 
 async def _in_thread(function: Callable[..., T], *args: Any, **options: Any) -> T:
-    # In the thread that Django keeps for this: the one whose connection `sync_to_async` code has.
+    # In the thread that Django reserves for sync code: its connection is the one of `sync_to_async`.
     found: T = await sync_to_async(function, thread_sensitive=True)(*args, **options)
     return found
 

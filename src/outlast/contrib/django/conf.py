@@ -1,16 +1,16 @@
-"""The one setting, a dict::
+"""The setting `OUTLAST`, a dict::
 
     OUTLAST = {
-        "DATABASE": "default",     # the alias in DATABASES whose transactions runs are part of
-        "SCHEMA": "public",        # where the tables are made (PostgreSQL)
+        "DATABASE": "default",     # the alias in DATABASES; runs are part of its transactions
+        "SCHEMA": "public",        # the schema of the tables (PostgreSQL)
         "WORKFLOWS": ["shop.workflows"],  # modules; without it, `workflows` of every installed app
         "QUEUES": ["mail"],        # queues that the worker serves: names, or `outlast.QueuePolicy`s
         "CONCURRENCY": 100,        # runs at once, and queued steps at once, of one worker
-        "LEASE": 30.0,             # seconds after which a silent worker is taken for dead
-        "CODEC": "shop.codecs.codec",     # a codec, or what makes one
+        "LEASE": 30.0,             # seconds after which a worker without heartbeats counts as crashed
+        "CODEC": "shop.codecs.codec",     # a codec, or a function that returns one
     }
 
-All keys may be missing. It is read when it is needed, so that `override_settings` works.
+All keys are optional. The setting is read at each use, so that `override_settings` works.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from outlast.ports.codec import Codec
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """`OUTLAST`, read."""
+    """`OUTLAST`, parsed."""
 
     database: str = DEFAULT_DB_ALIAS
     schema: str = "public"
@@ -45,14 +45,14 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 def read_settings() -> Settings:
-    """The setting, checked; `InvalidValue` says what is wrong with it."""
+    """The setting, validated; `InvalidValue` says what is wrong with it."""
     given = getattr(django_settings, "OUTLAST", {})
     if not isinstance(given, Mapping):
         raise InvalidValue(f"OUTLAST is a {type(given).__name__}: make it a dict, or leave it out")
     unknown = [key for key in given if key not in _READ]
     if unknown:
         raise InvalidValue(
-            f"OUTLAST has {unknown[0]!r}, which means nothing: the keys are {', '.join(_READ)}"
+            f"OUTLAST has the unknown key {unknown[0]!r}: the keys are {', '.join(_READ)}"
         )
     values: dict[str, Any] = {"codec": JsonCodec()}
     for key, value in given.items():

@@ -1,5 +1,5 @@
-"""Which workflows there are: those in the modules that the settings name, or without a word in
-``workflows.py`` of every installed app."""
+"""Finds the workflows, queued steps and schedules of a project: in the modules that the settings name, by
+default in ``workflows.py`` of every installed app."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from outlast.schedules import Schedule
 MODULE = "workflows"
 
 
-class Found(Struct, frozen=True):
-    """What an app is made of."""
+class Discovered(Struct, frozen=True):
+    """The workflows, queued steps and schedules of a project."""
 
     workflows: tuple[Workflow[..., Any], ...]
     steps: tuple[Step[..., Any], ...]
     schedules: tuple[Schedule, ...]
 
 
-def found_here(settings: Settings) -> Found:
-    """The workflows, the steps with a queue and the schedules that the modules define or import."""
-    return _found(settings.workflows)
+def discover(settings: Settings) -> Discovered:
+    """Import the modules, and collect what they define or import."""
+    return _discover(settings.workflows)
 
 
 @cache
-def _found(named: tuple[str, ...] | None) -> Found:
+def _discover(named: tuple[str, ...] | None) -> Discovered:
     values: dict[int, Any] = {
         id(value): value for module in _modules(named) for value in vars(module).values()
     }
     every = list(values.values())
-    return Found(
+    return Discovered(
         tuple(one for one in every if isinstance(one, Workflow)),
         tuple(one for one in every if isinstance(one, Step) and one.definition.queue is not None),
         tuple(one for one in every if isinstance(one, Schedule)),

@@ -1,14 +1,13 @@
-"""Fields that read what outlast has stored: times in microseconds, payloads to the byte.
-
-They keep the columns as they are, so that a filter is answered by the index of the column: a time
-compares as an integer, and is a `datetime` on both sides of the queryset.
-
-The read model: runs and their histories as ordinary querysets.
+"""The read model: runs and their histories as ordinary querysets.
 
 ``Run.objects.filter(workflow="checkout", status="failed")``, ``run.events.filter(type="step.failed")``.
-The rows are outlast's own; what is written goes through `outlast.contrib.django.runs`, so saving
-and deleting are refused here. Names and meanings of the fields are those of docs/reference/django.md
-and stay, whatever becomes of the tables below.
+The rows belong to outlast and are changed through `outlast.contrib.django.runs`, so saving and deleting
+are refused here. Names and meanings of the fields are documented in docs/reference/django.md and stay the
+same when the tables change.
+
+The fields convert stored values: times in microseconds, and encoded payloads. They do not change the
+columns, so that a filter uses the index of the column: a time is compared as an integer, and is a
+`datetime` on both sides of the queryset.
 """
 
 from __future__ import annotations
@@ -29,26 +28,26 @@ from outlast.model.times import from_micros, to_micros
 
 
 class MomentField(models.BigIntegerField):
-    """A time, kept as whole microseconds since 1970. Lookups are those of a number that hold for a
-    time (exact, lt, gte, range, in, isnull); parts of a date are not columns here."""
+    """A time, stored as microseconds since 1970. It supports exact, lt, lte, gt, gte, range, in and isnull;
+    lookups of parts of a date are not supported."""
 
     description = "A moment, exact to the microsecond"
 
     def from_db_value(self, value: int | None, _: Any, __: Any) -> datetime | None:
-        """A `datetime`, in UTC; naive in local time where the project has USE_TZ = False."""
+        """A `datetime` in UTC; naive in local time if USE_TZ is False."""
         if value is None:
             return None
         moment = from_micros(value)
         return moment if settings.USE_TZ else timezone.make_naive(moment)
 
     def to_python(self, value: Any) -> Any:
-        """A `datetime` as it is."""
+        """The value as it is."""
         return value if isinstance(value, datetime) else super().to_python(value)
 
     def get_prep_value(self, value: Any) -> int | None:
-        """What is compared with the column."""
+        """The integer to compare with the column."""
         if isinstance(value, timedelta):
-            raise TypeError("a moment is compared with a datetime, not with a timedelta")
+            raise TypeError("a time is compared with a datetime, not with a timedelta")
         if isinstance(value, datetime):
             aware = value if timezone.is_aware(value) else timezone.make_aware(value)
             return to_micros(aware.astimezone(UTC))
@@ -56,7 +55,7 @@ class MomentField(models.BigIntegerField):
 
 
 class StoredText(models.TextField):
-    """Text. PostgreSQL cannot hold a NUL, which stands there as U+001A '0'."""
+    """Text. PostgreSQL cannot store NUL, which is stored as U+001A '0'."""
 
     def from_db_value(self, value: str | None, _: Any, connection: Any) -> str | None:
         """The text that was stored."""
@@ -66,19 +65,19 @@ class StoredText(models.TextField):
 
 
 class PayloadField(models.BinaryField):
-    """A value that a workflow was given or has returned, decoded by the codec of the settings."""
+    """A payload, decoded by the codec of the settings."""
 
     description = "A value, encoded by outlast's codec"
 
     def from_db_value(self, value: Any, _: Any, __: Any) -> Any:
-        """The value; `Undecodable` if its bytes are damaged."""
+        """The value; raises `Undecodable` if it is damaged."""
         if value is None:
             return None
         return read_settings().codec.decode(bytes(value), where=self.attname)
 
 
 class PublishedField(models.BinaryField):
-    """What a run has published: a dict of values."""
+    """The values that a run has published, by name."""
 
     def from_db_value(self, value: Any, _: Any, __: Any) -> dict[str, Any]:
         """The values by name."""
@@ -87,16 +86,16 @@ class PublishedField(models.BinaryField):
         try:
             found = msgspec.msgpack.decode(bytes(value), type=dict[str, bytes])
         except msgspec.DecodeError as error:
-            raise Undecodable(f"what a run has published is damaged: {error}") from error
+            raise Undecodable(f"the published values of a run are damaged: {error}") from error
         codec = read_settings().codec
         return {name: codec.decode(data, where=name) for name, data in found.items()}
 
 
 class PlainJsonField(models.TextField):
-    """JSON of outlast's own, which no codec has touched: attributes and metadata."""
+    """JSON that outlast writes without a codec: attributes and metadata."""
 
     def from_db_value(self, value: Any, _: Any, __: Any) -> dict[str, Any]:
-        """A dict; empty where nothing is stored."""
+        """A dict; empty if nothing is stored."""
         if value is None:
             return {}
         text = bytes(value) if not isinstance(value, str) else value.encode()
@@ -108,11 +107,11 @@ STATUSES = [(status.value, status.value) for status in Status]
 
 
 class ReadOnlyQuerySet(models.QuerySet[Any]):
-    """Reads only."""
+    """A queryset that refuses writes."""
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise WorkflowMisuse(
-            "rows of outlast are read only here: act on runs by outlast.contrib.django.runs "
+            "rows of outlast are read-only here: change runs with outlast.contrib.django.runs "
             "(start, signal, cancel, retry, delete)"
         )
 
@@ -121,8 +120,8 @@ class ReadOnlyQuerySet(models.QuerySet[Any]):
 
 
 class ReadOnlyManager(models.Manager.from_queryset(ReadOnlyQuerySet)):  # type: ignore[misc]
-    """Reads the database of the settings, whatever a router says: a replica may be behind. Who wants
-    it asks for it: ``Run.objects.using("replica")``."""
+    """Reads the database of the settings, whatever a router says, because a replica may lag. To read a
+    replica: ``Run.objects.using("replica")``."""
 
     def get_queryset(self) -> Any:
         """All rows."""
@@ -130,19 +129,19 @@ class ReadOnlyManager(models.Manager.from_queryset(ReadOnlyQuerySet)):  # type: 
 
 
 class ReadOnlyModel(models.Model):
-    """A row that outlast has written."""
+    """A row that outlast writes."""
 
     objects = ReadOnlyManager()
 
     class Meta:
-        """Nothing of its own."""
+        """No table."""
 
         abstract = True
 
     def save(self, *_: Any, **__: Any) -> NoReturn:
         """Refused."""
         raise WorkflowMisuse(
-            "a row of outlast cannot be saved: act on runs by outlast.contrib.django.runs"
+            "a row of outlast cannot be saved: change runs with outlast.contrib.django.runs"
         )
 
     def delete(self, *_: Any, **__: Any) -> NoReturn:
@@ -179,7 +178,7 @@ class Run(ReadOnlyModel):
     ctx = PublishedField()
 
     class Meta:
-        """A view that the migration makes."""
+        """A view that the migration creates."""
 
         managed = False
         base_manager_name = "objects"

@@ -1,5 +1,5 @@
-"""The PostgreSQL store on connections of Django's: on that of the calling thread, and for a worker on
-those of threads of its own."""
+"""The PostgreSQL store on Django's connections: the one of the calling thread, or for a worker those of
+threads of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outlast.contrib.django.threads import HeldTransaction, Threads
 from outlast.contrib.django.wakeups import (
     BlockingClock,
     BlockingNotifier,
-    Listening,
+    NotificationListener,
     WakingStore,
     listen,
 )
@@ -31,7 +31,7 @@ THREADS = 10
 
 
 class DjangoPostgresStore(PostgresStore):
-    """What a worker has: `alias` names the database, `schema` where in it the tables are."""
+    """The store of a worker. `alias` names the database, `schema` the schema of the tables."""
 
     plain_transactions = True
 
@@ -46,7 +46,7 @@ class DjangoPostgresStore(PostgresStore):
         self.alias = alias
         self._source = DjangoSource(alias)
         super().__init__(self._source, schema=schema, prefix=PREFIX, notify=notify, clock=clock)
-        self._listening = Listening(alias, self.database.notifier) if notify else None
+        self._listening = NotificationListener(alias, self.database.notifier) if notify else None
         listen(self.notifier)
 
     async def open(self) -> None:
@@ -73,14 +73,14 @@ class DjangoPostgresStore(PostgresStore):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
-        """`transaction.atomic` in a thread of its own, where a plain step runs too."""
+        """`transaction.atomic` in a separate thread, in which a plain step runs too."""
         await self.open()
         async with self._source.threads.transaction() as held:
             yield held, TransactionStore(self, HeldSource(held))
 
 
 class DjangoSource(ConnectionSource):
-    """Connections of threads of our own, made and configured by Django."""
+    """Connections of the store's own threads, created and configured by Django."""
 
     def __init__(self, alias: str) -> None:
         self.name = f"Django's database {alias!r},"
@@ -91,7 +91,7 @@ class DjangoSource(ConnectionSource):
         yield _DjangoLink(self.threads)
 
     async def end(self) -> None:
-        """Close the connections; threads begin anew if they are wanted again."""
+        """Close the connections. New threads are started if the source is used again."""
         await self.threads.close()
 
 
@@ -106,7 +106,7 @@ class _DjangoLink(ThreadedPsycopgConnection):
 
 
 class HeldSource(ConnectionSource):
-    """The one connection of a transaction that a thread holds open."""
+    """The connection of an open transaction, which belongs to one thread."""
 
     def __init__(self, held: HeldTransaction) -> None:
         self._held = held
@@ -121,23 +121,27 @@ class HeldSource(ConnectionSource):
             yield connections[self._held.alias].connection
 
 
-class PostgresHere(WakingStore, TransactionStore):
-    """On the connection that the calling thread has, in its transaction."""
+class PostgresThreadStore(WakingStore, TransactionStore):
+    """The store on the connection of the calling thread, in its transaction."""
 
     def __init__(self, alias: str, schema: str) -> None:
         self.alias = alias
         lender = PostgresStore(
-            HereSource(alias), schema=schema, prefix=PREFIX, notify=False, clock=BlockingClock()
+            ThreadConnectionSource(alias),
+            schema=schema,
+            prefix=PREFIX,
+            notify=False,
+            clock=BlockingClock(),
         )
-        super().__init__(lender, HereSource(alias))
+        super().__init__(lender, ThreadConnectionSource(alias))
         self.notifier = BlockingNotifier()
 
     def sibling(self) -> None:
         return None
 
 
-class HereSource(ConnectionSource):
-    """Whatever connection the calling thread has."""
+class ThreadConnectionSource(ConnectionSource):
+    """The connection of the calling thread."""
 
     def __init__(self, alias: str) -> None:
         self.name = f"Django's database {alias!r},"
@@ -145,11 +149,11 @@ class HereSource(ConnectionSource):
 
     @asynccontextmanager
     async def acquire(self, timeout: float | None) -> AsyncIterator[Any]:
-        yield HereLink(self._alias)
+        yield ThreadConnection(self._alias)
 
 
-class HereLink:
-    """Statements that block the calling thread."""
+class ThreadConnection:
+    """Executes statements on it, blocking the thread."""
 
     def __init__(self, alias: str) -> None:
         self._alias = alias
@@ -166,17 +170,17 @@ class HereLink:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Django's own."""
+        """Django's `transaction.atomic`."""
         with transaction.atomic(using=self._alias):
             yield
 
     def is_in_transaction(self) -> bool:
-        """Whether what is done next waits for a COMMIT."""
+        """Whether the connection is in a transaction."""
         own = connections[self._alias]
         return bool(own.in_atomic_block or not own.get_autocommit())
 
     def get_server_pid(self) -> int:
-        """The process of the server."""
+        """The process id of the server process."""
         with self._connection() as connection:
             return int(connection.info.backend_pid)
 
@@ -185,7 +189,7 @@ class HereLink:
         own = connections[self._alias]
         own.ensure_connection()
         own.validate_no_broken_transaction()
-        # Django has to know that the server has ended the transaction: it would commit nothing, and
-        # call what waits for the commit.
+        # Django must know that the server has aborted the transaction. Otherwise it would commit nothing, and
+        # call the functions of `on_commit`.
         with transaction.mark_for_rollback_on_error(self._alias):
             yield own.connection

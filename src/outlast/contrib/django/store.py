@@ -1,12 +1,12 @@
-"""Which store: on PostgreSQL or SQLite, for the calling thread or for a worker.
+"""Chooses the store: on PostgreSQL or SQLite, for the calling thread or for a worker.
 
-The SQLite store in Django's own file: a worker has the store's connections to it, the calling thread
-its connection of Django's.
+The SQLite stores are here too: a worker opens its own connections to Django's file, and the calling thread
+uses its Django connection. `manage_wal` sets up the WAL of each Django connection to that file.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -25,16 +25,17 @@ from outlast.stores.sqlite.connection import PREFIX, prefixed
 from outlast.stores.sqlite.connection_worker import Work
 from outlast.stores.sqlite.schema import query
 from outlast.stores.sqlite.transaction import BorrowedStore
+from outlast.stores.sqlite.wal import WalCheckpointer
 
 
-def store_here(settings: Settings) -> Store:
+def thread_store(settings: Settings) -> Store:
     """The store on the connection of the calling thread, in its transaction."""
     alias = settings.database
-    return _store_here(connections[alias].vendor, alias, settings.schema)
+    return _thread_store(connections[alias].vendor, alias, settings.schema)
 
 
 def worker_store(settings: Settings, *, clock: Clock | None = None) -> Store:
-    """The store for a worker, which has an event loop and transactions of its own."""
+    """The store of a worker, which has an event loop and its own transactions."""
     alias = settings.database
     match connections[alias].vendor:
         case "postgresql":
@@ -50,8 +51,8 @@ def worker_store(settings: Settings, *, clock: Clock | None = None) -> Store:
 
 
 def store_at(url: str, *, clock: Clock | None = None) -> Store:
-    """The store that a URL names: ``django:`` or ``django:alias``, in a process that knows its
-    settings (DJANGO_SETTINGS_MODULE)."""
+    """The store of a URL: ``django:`` or ``django:alias``, in a process with Django settings
+    (DJANGO_SETTINGS_MODULE)."""
     import django
     from django.apps import apps
 
@@ -65,23 +66,23 @@ def store_at(url: str, *, clock: Clock | None = None) -> Store:
 
 
 @lru_cache
-def _store_here(vendor: str, alias: str, schema: str) -> Store:
+def _thread_store(vendor: str, alias: str, schema: str) -> Store:
     match vendor:
         case "postgresql":
-            from outlast.contrib.django.postgres import PostgresHere
+            from outlast.contrib.django.postgres import PostgresThreadStore
 
-            return PostgresHere(alias, schema)
+            return PostgresThreadStore(alias, schema)
         case "sqlite":
-            from outlast.contrib.django.store import SqliteHere
+            from outlast.contrib.django.store import SqliteThreadStore
 
-            return SqliteHere(alias)
+            return SqliteThreadStore(alias)
         case _:
             raise _neither(alias, vendor)
 
 
 def _neither(alias: str, vendor: str) -> InvalidValue:
     return InvalidValue(
-        f"database {alias!r} is {vendor}: outlast works on PostgreSQL and on SQLite. Name such a one "
+        f"database {alias!r} is {vendor}: outlast works on PostgreSQL and on SQLite. Name such a database "
         "in OUTLAST['DATABASE']"
     )
 
@@ -92,7 +93,7 @@ TAKE_LOCK = prefixed(query("take_lock"), PREFIX)
 
 
 class DjangoSqliteStore(SqliteStore):
-    """What a worker has: `alias` names the database."""
+    """The store of a worker. `alias` names the database."""
 
     plain_transactions = True
 
@@ -101,7 +102,7 @@ class DjangoSqliteStore(SqliteStore):
         own = connections[alias]
         if own.is_in_memory_db():
             raise InvalidValue(
-                f"database {alias!r} is in memory, where a worker cannot see it: name a file, or in a "
+                f"database {alias!r} is in memory, where a worker cannot read it: name a file, or in a "
                 "test use outlast.contrib.django.testing.run_all"
             )
         super().__init__(own.settings_dict["NAME"], clock=clock, prefix=PREFIX)
@@ -114,8 +115,8 @@ class DjangoSqliteStore(SqliteStore):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
-        """`transaction.atomic` in a thread of its own, where a plain step runs too. It has the lock
-        to write from the beginning: others wait, and it never has to begin again."""
+        """`transaction.atomic` in a separate thread, in which a plain step runs too. It takes the write lock at
+        its start, so it never has to be retried because of a concurrent write."""
         await self.open()
         async with self._threads.transaction() as held:
             await held.run(lambda: connections[self.alias].connection.execute(TAKE_LOCK))
@@ -126,8 +127,8 @@ class DjangoSqliteStore(SqliteStore):
             yield held, BorrowedStore(self, borrow)
 
 
-class SqliteHere(WakingStore, BorrowedStore):
-    """On the connection that the calling thread has, in its transaction."""
+class SqliteThreadStore(WakingStore, BorrowedStore):
+    """The store on the connection of the calling thread, in its transaction."""
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
@@ -142,17 +143,50 @@ class SqliteHere(WakingStore, BorrowedStore):
 
 
 def lender_of(alias: str, clock: Clock) -> SqliteStore:
-    """A store for a borrowed one to come from. It is never opened: its names and its clock are used."""
+    """The store from which a borrowed one takes names and clock. It is never opened."""
     return SqliteStore(f"{alias}.django", prefix=PREFIX, clock=clock)
 
 
 def on_connection(alias: str, work: Work[T]) -> T:
-    """What `work` returns, on the connection of the calling thread and in its transaction."""
+    """Call `work` with the connection of the calling thread, in its transaction."""
     own = connections[alias]
     own.ensure_connection()
     own.validate_no_broken_transaction()
     connection = own.connection
     if not own.get_autocommit() and not connection.in_transaction:
-        # The user commits: the savepoint of a write must not be the outermost.
+        # The user commits: the savepoint of a write must not be the outermost transaction.
         connection.execute("BEGIN")
     return work(connection)
+
+
+def manage_wal(connection: Any) -> None:
+    """Set up the WAL of a new connection to a SQLite file."""
+    checkpointer = _checkpointer(_file_of(connection))
+    checkpointer.take_over(connection.connection)
+    wrappers = connection.execute_wrappers  # they outlive the driver's connection
+    wrappers[:] = [one for one in wrappers if not isinstance(one, _CheckpointWrapper)]
+    wrappers.append(_CheckpointWrapper(checkpointer))
+
+
+class _CheckpointWrapper:
+    """Checkpoints the WAL, if that is due, before a statement that starts a transaction."""
+
+    def __init__(self, checkpointer: WalCheckpointer) -> None:
+        self._checkpointer = checkpointer
+
+    def __call__(
+        self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any
+    ) -> Any:
+        if not context["connection"].connection.in_transaction and self._checkpointer.is_due():
+            self._checkpointer.checkpoint()
+        return execute(sql, params, many, context)
+
+
+def _file_of(connection: Any) -> str:
+    rows = connection.connection.execute("PRAGMA database_list").fetchall()
+    return str(next(file for _, name, file in rows if name == "main"))
+
+
+@lru_cache
+def _checkpointer(path: str) -> WalCheckpointer:
+    return WalCheckpointer(path)

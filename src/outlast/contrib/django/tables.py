@@ -1,8 +1,8 @@
-"""The tables, made by Django's migrations: outlast's own numbered SQL files.
+"""Creates the tables in Django's migrations, from outlast's own numbered SQL files.
 
-Which of them have run is known to the table `outlast_migrations`, whoever has run them: a worker
-that was there first does no harm. A migration of Django's names the last file that there was when
-it was written, and a test sees that the newest names the newest.
+The table `outlast_migrations` records which files have been applied, so it does not matter whether a worker
+or Django applied them. A Django migration names the last file that existed when it was written; a test
+checks that the newest migration names the newest file.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _MADE = re.compile(r"^CREATE (?:OR REPLACE )?(TABLE|SEQUENCE|FUNCTION) @(\w+)", 
 
 
 class MakeTables(migrations.RunPython):
-    """Run the files that have not run yet. `postgresql` and `sqlite` are the numbers of the last."""
+    """Apply the pending files. `postgresql` and `sqlite` are the numbers of the last file."""
 
     def __init__(self, *, postgresql: int, sqlite: int) -> None:
         self.numbers = {"postgresql": postgresql, "sqlite": sqlite}
         super().__init__(make_tables, drop_tables)
 
     def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        """As it is written."""
+        """The operation as written in the migration."""
         return self.__class__.__qualname__, [], dict(self.numbers)
 
 
 def make_tables(_: Any, schema_editor: Any) -> None:
-    """Bring the tables up to date, in the database of the settings and in no other."""
+    """Create or migrate the tables, only in the database of the settings."""
     settings = read_settings()
     connection = schema_editor.connection
     if connection.alias != settings.database:
@@ -55,7 +55,7 @@ def make_tables(_: Any, schema_editor: Any) -> None:
 
 
 def drop_tables(_: Any, schema_editor: Any) -> None:
-    """Take all of it away again: every run is lost."""
+    """Drop all tables: every run is lost."""
     settings = read_settings()
     connection = schema_editor.connection
     if connection.alias != settings.database:
@@ -67,11 +67,11 @@ def drop_tables(_: Any, schema_editor: Any) -> None:
 
 
 def _on_postgres(alias: str, schema: str) -> None:
-    from outlast.contrib.django.postgres import PREFIX, HereLink
+    from outlast.contrib.django.postgres import PREFIX, ThreadConnection
     from outlast.stores.postgres.schema import migrate, queries_of
 
     where = f"Django's database {alias!r}"
-    run_blocking(migrate(HereLink(alias), queries_of(schema, PREFIX), where))
+    run_blocking(migrate(ThreadConnection(alias), queries_of(schema, PREFIX), where))
 
 
 def _on_sqlite(connection: Any) -> None:

@@ -1,12 +1,12 @@
-"""A backend for `django.tasks`, and what a worker runs for it::
+"""A backend for `django.tasks`, and the workflow with which a worker executes its tasks::
 
     TASKS = {"default": {"BACKEND": "outlast.contrib.django.tasks.OutlastBackend",
                          "QUEUES": ["default", "mail"]}}
 
-A task is a run of one workflow, in the queue that the task names, with its priority and its time. It is
-enqueued in the transaction of the caller, done by ``manage.py outlast worker``, and its result is read
-from the run: from any process, as long as the run is kept. A worker that dies does not lose it: the task
-is done again. Django 6 has this interface; for 5.2 the package `django-tasks` has the same.
+A task is a run of one workflow, in the queue of the task, with its priority and `run_after`. It is enqueued
+in the caller's transaction and executed by ``manage.py outlast worker``. Any process can read its result
+from the run, until the run is deleted. If a worker crashes, the task is executed again. Django 6 has this
+interface; for 5.2 the package `django-tasks` has the same.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BACKEND = f"{__name__}.OutlastBackend"
 
 
 class OutlastBackend(BaseTaskBackend):
-    """Tasks as runs. It can do all that the interface knows: later, async, results, priorities."""
+    """Tasks as runs. Supports all features: run_after, async tasks, results, priorities."""
 
     supports_defer = True
     supports_async_task = True
@@ -53,14 +53,14 @@ class OutlastBackend(BaseTaskBackend):
     supports_priority = True
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Begin a run for the task, with the transaction that the caller is in."""
+        """Start a run for the task, in the caller's transaction."""
         self.validate_task(task)
         given = _plain({"args": list(args), "kwargs": dict(kwargs)})
         run = runs.start(
             django_task(task.module_path, given["args"], given["kwargs"], self.alias),
             id=f"task-{new_id()}",
             attributes={"task": task.module_path},
-            # With us the smallest number goes first.
+            # In outlast the smallest number is served first.
             queue=QueueOptions(task.queue_name, priority=-task.priority, at=task.run_after),
         )
         result = self._result(runs.get(run.id), [], task)
@@ -68,7 +68,7 @@ class OutlastBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> Any:
-        """What became of a task."""
+        """The status and result of a task."""
         try:
             run = runs.get(result_id)
             if run.workflow != django_task.name:
@@ -101,7 +101,7 @@ class OutlastBackend(BaseTaskBackend):
 
 @outlast.step
 def do_task(path: str, args: list[Any], kwargs: dict[str, Any], backend: str) -> dict[str, Any]:
-    """Call the task's function. What it raises is an answer too: Django wants to know its class."""
+    """Call the task's function. An exception is returned as data, because Django wants its class."""
     task = _task(path)
     own = task.using(backend=backend).get_backend()
     before = own.get_result(outlast.step_info().run_id)
@@ -125,7 +125,7 @@ def do_task(path: str, args: list[Any], kwargs: dict[str, Any], backend: str) ->
 
 @outlast.workflow(name="django.task")
 async def django_task(path: str, args: list[Any], kwargs: dict[str, Any], backend: str) -> Any:
-    """One task of Django's."""
+    """One Django task."""
     answer = await do_task(path, args, kwargs, backend)
     if "value" in answer:
         return answer["value"]
@@ -134,11 +134,11 @@ async def django_task(path: str, args: list[Any], kwargs: dict[str, Any], backen
 
 
 class TaskFailed(Exception):
-    """A task has raised."""
+    """A task has raised an exception."""
 
 
 def queues_of_tasks() -> tuple[str, ...]:
-    """The queues of all backends of this kind, for the worker; none if `TASKS` has none."""
+    """The queues of all backends of this class, for the worker; empty if `TASKS` has none."""
     backends = getattr(django_settings, "TASKS", {})
     return tuple(
         queue
@@ -156,7 +156,7 @@ def _task(path: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it: a tuple is a list. TypeError if it has no JSON form."""
+    """The value after a round trip through JSON: a tuple becomes a list. TypeError if it has no JSON form."""
     return json.loads(json.dumps(value))
 
 

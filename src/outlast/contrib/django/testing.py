@@ -1,22 +1,22 @@
-"""Runs in Django's tests: worked off in the test's own thread, on its own connection.
+"""Runs in Django's tests: executed in the test's own thread, on its own connection.
 
 ::
 
     class CheckoutTest(RunsMixin, TestCase):
         def test_an_order_is_shipped(self):
             self.client.post("/orders", {...})      # starts a run
-            self.run_all()                          # a worker does all that can be done
+            self.run_all()                          # executes everything that can run
             self.assertEqual(Run.objects.get().status, "completed")
 
-A `TestCase` never commits, so that no worker elsewhere could see its runs. Here the engine runs in a
-thread beside the test, and whatever touches the database, steps too, is handed back to the test's
-thread, which waits for it::
+A `TestCase` never commits, so a worker on another connection cannot see its runs. Here the engine runs in a
+second thread, and every database access, including steps, is executed in the test's thread, which waits
+for it::
 
     the test's thread   run_all ── statement ── step ── statement ── … ── returns
                               ▲ one at a time, on the connection that the test has
-    beside it           event loop ── engine
+    a second thread     event loop ── engine
 
-Time is not waited for: when nothing is left to do but wait, the clock leaps to the next timer.
+Tests do not wait for time: when nothing else can run, the clock jumps to the next timer.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ T = TypeVar("T")
 
 
 def run_all(*, through_time: bool = True, **options: Any) -> None:
-    """Do what a worker would do, until nothing is left that could go on: runs have ended, or wait for
-    somebody. With ``through_time=False`` those that wait for a time wait on. Raises what keeps its worker
-    from claiming runs. `options` are those of `outlast.App`."""
-    hands = _Hands()
+    """Execute runs like a worker, until no run can advance: each has ended, or waits for a message. With
+    ``through_time=False`` timers are not awaited. Raises the error that prevents the worker from claiming
+    runs. `options` are those of `outlast.App`."""
+    hands = _ServingThread()
     settings = read_settings()
-    # For the runs that are there time does not go back.
+    # The clock must not be behind the times in the database.
     last_change = Run.objects.aggregate(at=Max("updated_at"))["at"]
     present = datetime.now(UTC)
 
@@ -74,28 +74,28 @@ async def arun_all(**options: Any) -> None:
     await sync_to_async(run_all, thread_sensitive=True)(**options)
 
 
-def forget_all() -> int:
-    """Delete all runs: a `TransactionTestCase` empties only the tables that Django manages. How many
-    there were."""
+def delete_all_runs() -> int:
+    """Delete all runs and return how many there were: a `TransactionTestCase` truncates only the tables that
+    Django manages."""
     ids = list(Run.objects.values_list("id", flat=True))
     return sum(runs.delete(id, force=True) for id in ids)
 
 
 class RunsMixin:
-    """For a `TestCase` or a `TransactionTestCase`; the latter has no runs left at its end."""
+    """For a `TestCase` or a `TransactionTestCase`; the latter deletes its runs at the end."""
 
     run_all = staticmethod(run_all)
     arun_all = staticmethod(arun_all)
 
     def setUp(self) -> None:
-        """See to the end."""
+        """Register the cleanup."""
         super().setUp()  # type: ignore[misc]
         if not isinstance(self, TestCase):
-            self.addCleanup(forget_all)  # type: ignore[attr-defined]
+            self.addCleanup(delete_all_runs)  # type: ignore[attr-defined]
 
 
 async def _settle(app: App, store: Store, clock: VirtualClock, *, through_time: bool) -> None:
-    """Let all happen that can. A run waits for a time in the store, or for its turn in a queue."""
+    """Run until idle. A run may wait for a time in the store, or in a queue."""
     queue = store.queue()
     tickets = [ticket_queue(q, name) for q in app.queue_names for name in app.workflow_names]
     while True:
@@ -110,14 +110,14 @@ async def _settle(app: App, store: Store, clock: VirtualClock, *, through_time: 
         clock.advance((min(later) - now + timedelta(microseconds=1)).total_seconds())
 
 
-class _Hands(Executor):
-    """The thread that waits, as an executor: it does what others hand to it."""
+class _ServingThread(Executor):
+    """The waiting thread as an executor: it runs the functions that other threads submit."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Leave something to do."""
+        """Submit a function to the thread that serves."""
         future: Future[T] = Future()
 
         def job() -> None:
@@ -131,7 +131,7 @@ class _Hands(Executor):
         return future
 
     def serve(self, work: Callable[[], Any]) -> None:
-        """Do what is handed over until `work`, in a loop beside, has ended."""
+        """Run submitted functions until `work`, in another thread, has ended."""
         outcome: list[BaseException] = []
 
         def beside() -> None:
@@ -155,7 +155,7 @@ class _Transactions(Store):
     """Transactional steps in the thread of the test, each a savepoint of its transaction."""
 
     plain_transactions = True
-    hands: _Hands
+    hands: _ServingThread
     alias: str
 
     def sibling(self) -> Any:
@@ -173,15 +173,15 @@ class _Transactions(Store):
         await held.end(None)
 
     def _connect(self) -> None:
-        # Asked for in the thread of the test: a connection belongs to the thread that asks for it.
+        # In the test's thread: a Django connection belongs to the thread that asks for it.
         connections[self.alias].ensure_connection()
 
 
-def _store_in(hands: _Hands, settings: Settings, clock: Clock) -> Store:
+def _store_in(hands: _ServingThread, settings: Settings, clock: Clock) -> Store:
     """The store on the connection of the thread that serves."""
     alias = settings.database
     if connections[alias].vendor == "postgresql":
-        from outlast.contrib.django.postgres import PREFIX, HeldSource, HereSource
+        from outlast.contrib.django.postgres import PREFIX, HeldSource, ThreadConnectionSource
         from outlast.stores.postgres import PostgresStore
         from outlast.stores.postgres.transaction import TransactionStore as PostgresBorrowed
 
@@ -189,7 +189,11 @@ def _store_in(hands: _Hands, settings: Settings, clock: Clock) -> Store:
             pass
 
         lender: Any = PostgresStore(
-            HereSource(alias), schema=settings.schema, prefix=PREFIX, notify=False, clock=clock
+            ThreadConnectionSource(alias),
+            schema=settings.schema,
+            prefix=PREFIX,
+            notify=False,
+            clock=clock,
         )
         store: Any = OnPostgres(lender, HeldSource(HeldTransaction(alias, hands)))
     else:

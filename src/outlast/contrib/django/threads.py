@@ -1,8 +1,8 @@
-"""Threads with connections of Django's, which belong to one thread each.
+"""Threads with Django connections, each of which belongs to one thread.
 
-A worker's loop must not wait for a database, and Django's connections do nothing else. So statements
-go to a few threads, and a transactional step has one for itself: in it, `atomic` begins, the step
-runs, its completion is written, and `atomic` ends. Nothing of it can happen on another connection.
+Django's connections block, and an event loop must not block. So statements run in a few threads, and a
+transactional step has a thread of its own: there `atomic` begins, the step runs, its completion is written,
+and `atomic` ends, all on one connection.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Up to `limit` threads for statements, and as many for transactions that are under way: each has a
-    connection, and a server has not many."""
+    """Up to `limit` threads for statements, and as many for open transactions. Each thread has a connection,
+    and the number of connections of a server is limited."""
 
     def __init__(self, alias: str, limit: int) -> None:
         self._alias = alias
@@ -35,36 +35,40 @@ class Threads:
         self._opened: dict[int, Any] = {}
 
     def executor(self) -> Executor:
-        """Where statements run."""
+        """The executor for statements."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._limit, "outlast-django")
         return self._executor
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
-        """What `work` returns, in one of the threads."""
+        """Call `work` in one of the threads."""
         return await asyncio.get_running_loop().run_in_executor(self.executor(), work, *args)
 
     def connection(self) -> Any:
-        """The driver's connection of the thread that calls this, alive as far as anybody knows."""
+        """The driver's connection of the calling thread; reconnected if it is known to be broken."""
         own = connections[self._alias]
         if own.connection is not None and getattr(own.connection, "closed", False):
             own.close()
-        if own.vendor == "postgresql" and own.connection is not None and _has_come(own.connection):
+        if (
+            own.vendor == "postgresql"
+            and own.connection is not None
+            and _has_unread_data(own.connection)
+        ):
             own.errors_occurred = (
-                True  # let Django ask the server: it may have ended the connection
+                True  # let Django check: the server may have closed the connection
             )
         own.close_if_unusable_or_obsolete()
         own.ensure_connection()
         if not own.settings_dict["CONN_MAX_AGE"]:
             own.close_at = (
-                None  # "close it after the request": there is none, and it is wanted again
+                None  # CONN_MAX_AGE closes it after a request, and there is no request here
             )
         self._opened[id(own)] = own
         return own.connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[HeldTransaction]:
-        """`atomic`, from its beginning to its end, in a thread of its own."""
+        """`atomic` in a separate thread."""
         async with self._free:
             held = self._idle.pop() if self._idle else HeldTransaction(self._alias)
             try:
@@ -79,15 +83,15 @@ class Threads:
                 self._idle.append(held)
 
     async def close(self) -> None:
-        """Close the connections, after what is under way."""
+        """Close the connections when their work is done."""
         executor, self._executor = self._executor, None
         idle, self._idle = self._idle, []
         opened, self._opened = self._opened, {}
-        self._free = asyncio.Semaphore(self._limit)  # another loop may come
+        self._free = asyncio.Semaphore(self._limit)  # the next loop may be another one
 
         def end() -> None:
             for held in idle:
-                # A step may have used other databases too: whatever the thread has opened.
+                # A step may have opened connections to other databases too.
                 held.threads.submit(connections.close_all)
             for one in [executor, *(held.threads for held in idle)]:
                 if one is not None:
@@ -96,15 +100,15 @@ class Threads:
                 own.inc_thread_sharing()  # its thread has ended
                 own.close()
 
-        # Not in the loop's own threads: where tests let those work in the loop, Django would refuse.
+        # Not in the loop's default threads: tests may run those in the loop, where Django refuses.
         last = ThreadPoolExecutor(1, "outlast-django-end")
         await asyncio.get_running_loop().run_in_executor(last, end)
         last.shutdown(wait=False)
 
 
-def _has_come(driver: Any) -> bool:
-    """Whether the server has said something that nobody has asked for, such as that it goes: one look at
-    the socket, and no round trip."""
+def _has_unread_data(driver: Any) -> bool:
+    """Whether the socket has unread data that no statement requested, such as the server's notice that it
+    shuts down. Needs no round trip."""
     if hasattr(select, "poll"):
         looks = select.poll()
         looks.register(driver.fileno(), select.POLLIN)
@@ -113,7 +117,7 @@ def _has_come(driver: Any) -> bool:
 
 
 class HeldTransaction:
-    """A transaction on the database `alias`; `threads` is the one thread in which it is."""
+    """An open transaction on the database `alias`; `threads` is an executor with its one thread."""
 
     def __init__(self, alias: str, threads: Executor | None = None) -> None:
         self.alias = alias
@@ -121,15 +125,15 @@ class HeldTransaction:
         self._atomic: Any = None
 
     def cursor(self) -> Any:
-        """A cursor of Django's, for a step that wants one: ``outlast.connection().cursor()``."""
+        """A Django cursor, for a step: ``outlast.connection().cursor()``."""
         return connections[self.alias].cursor()
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
-        """What `work` returns, in the thread."""
+        """Call `work` in the thread."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
 
     async def begin(self, connect: Callable[[], Any]) -> None:
-        """Begin it, with a connection that is alive. Whoever is cancelled meanwhile leaves none open."""
+        """Begin the transaction on a working connection. A cancellation meanwhile rolls it back."""
 
         def begin() -> None:
             self._atomic = None
@@ -143,26 +147,26 @@ class HeldTransaction:
             await asyncio.shield(beginning)
         except asyncio.CancelledError:
             beginning.add_done_callback(_forget)
-            self.threads.submit(self._give_up)  # right after it, in its thread
+            self.threads.submit(self._give_up)  # runs in the same thread, after `begin`
             raise
 
     async def end(self, error: BaseException | None) -> None:
-        """Commit, or roll back. What has begun is waited for: a step cannot be torn out of a thread.
-        Whoever is cancelled meanwhile does not know what became of it."""
+        """Commit or roll back, after the step's function has returned: a thread cannot be interrupted. After
+        a cancellation meanwhile the outcome is unknown to the caller."""
         kind, trace = (None, None) if error is None else (type(error), error.__traceback__)
         try:
             await asyncio.shield(self.run(self._atomic.__exit__, kind, error, trace))
         except (
             IntegrityError
-        ) as broken:  # a constraint that waits for the COMMIT: SQLite's foreign keys
+        ) as broken:  # a deferred constraint, checked at COMMIT: SQLite's foreign keys
             raise InvalidValue(
-                f"the database has refused what was written ({broken}), and rolled it back"
+                f"the database refused the transaction ({broken}) and rolled it back"
             ) from broken
 
     def _give_up(self) -> None:
         atomic, self._atomic = self._atomic, None
         if atomic is not None:
-            error = asyncio.CancelledError("nobody waits for this transaction")
+            error = asyncio.CancelledError("the caller was cancelled")
             atomic.__exit__(type(error), error, None)
 
 
@@ -172,15 +176,15 @@ def _forget(beginning: asyncio.Future[None]) -> None:
 
 
 class StepThreads(DaemonThreads):
-    """Where plain steps run that use the ORM: as at the beginning and the end of a request, a
-    connection that is broken or too old is not used again. A thread that ends closes its connections."""
+    """The threads of plain steps that use the ORM. As at the start and end of a request, a connection that is
+    broken or too old is closed. A thread that ends closes its connections."""
 
     def __init__(self) -> None:
         super().__init__(MAX_THREADS, "outlast-step")
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Run it with connections that work."""
-        return super().submit(_afresh, fn, args, kwargs)
+        """Call the function with working connections."""
+        return super().submit(_with_working_connections, fn, args, kwargs)
 
     def _work(self) -> None:
         try:
@@ -189,7 +193,7 @@ class StepThreads(DaemonThreads):
             connections.close_all()
 
 
-def _afresh(function: Callable[..., T], args: Any, kwargs: Any) -> T:
+def _with_working_connections(function: Callable[..., T], args: Any, kwargs: Any) -> T:
     close_old_connections()
     try:
         return function(*args, **kwargs)

@@ -1,14 +1,10 @@
-"""Who is woken in this process when a transaction commits.
+"""Wake-ups in a Django process, and coroutines of outlast in synchronous code.
 
-How a worker on PostgreSQL hears of work: a thread with a connection of Django's that listens.
-
-It is a wake-up channel: what it misses is found by looking. Behind a pooler nobody can listen.
-
-Coroutines of outlast, called from synchronous code in its own thread and its own transaction.
-
-On a connection of the thread nothing has to be waited for: every statement blocks until it is
-answered. So a coroutine runs to its end in one go, without an event loop, and what would sleep
-blocks the thread instead.
+- `wake_on_commit`: wakes the workers of this process when a transaction commits.
+- `NotificationListener`: a thread with a Django connection that receives PostgreSQL notifications. It is a hint:
+  workers also poll, and a connection pooler does not support LISTEN.
+- `run_blocking`: runs a coroutine in the calling thread and its transaction. Every statement blocks until
+  it is answered, so the coroutine needs no event loop, and a sleep blocks the thread.
 """
 
 from __future__ import annotations
@@ -36,15 +32,15 @@ _listening: weakref.WeakSet[object] = weakref.WeakSet()
 
 
 def listen(notifier: Notifier) -> None:
-    """Wake those who wait on it whenever a transaction with something for them commits here."""
+    """Wake the waiters of `notifier` whenever a transaction of this process commits work for them."""
     _listening.add(notifier)
 
 
 def wake_on_commit(alias: str, kind: WakeupKind = WakeupKind.ANY) -> None:
-    """Wake the workers of this process when the transaction that is under way has been committed,
-    or now if there is none."""
+    """Wake the workers of this process when the current transaction is committed, or now if there is
+    none."""
     own = connections[alias]
-    # Where the user commits by hand, Django cannot tell when: workers look by themselves.
+    # With manual commits Django does not know when: workers find the work by polling.
     if _listening and (own.in_atomic_block or own.get_autocommit()):
         transaction.on_commit(partial(_wake, kind), using=alias, robust=True)
 
@@ -55,7 +51,7 @@ def _wake(kind: WakeupKind) -> None:
 
 
 class WakingStore(Store):
-    """A store in a transaction of the calling thread, before the one that does the work."""
+    """A mixin for stores in the calling thread's transaction: wakes workers after the commit."""
 
     alias: str
 
@@ -75,16 +71,16 @@ class WakingStore(Store):
 _logger = logging.getLogger("outlast.django")
 
 GATHER = 0.01
-"""Seconds for which the driver takes in what has come, once something has."""
+"""Seconds in which the driver reads further notifications after the first one."""
 
 LOOK_AGAIN = 5.0
-"""Seconds after which it is asked in any case: the driver may have read more than it has told."""
+"""Seconds after which the driver is polled anyway: it may have buffered a notification."""
 
 RETRY = 2.0
 
 
-class Listening:
-    """Wakes those who wait on a notifier, between `start` and `stop`. Stopping twice is fine."""
+class NotificationListener:
+    """Wakes the waiters of a notifier, between `start` and `stop`. Both are idempotent."""
 
     def __init__(self, alias: str, notifier: PostgresNotifier) -> None:
         self._alias = alias
@@ -94,7 +90,7 @@ class Listening:
         self._ears: tuple[socket.socket, socket.socket] | None = None
 
     def start(self) -> None:
-        """Begin; a thread that runs goes on."""
+        """Start the thread, unless it is running."""
         if self._thread is None:
             self._stopping.clear()
             self._ears = socket.socketpair()
@@ -104,7 +100,7 @@ class Listening:
             self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait for that. Blocks: not to be called in a loop."""
+        """Stop the thread and wait for its end. Blocks: do not call it in an event loop."""
         thread, self._thread = self._thread, None
         ears, self._ears = self._ears, None
         self._stopping.set()
@@ -132,7 +128,7 @@ class Listening:
         own.ensure_connection()
         own.connection.execute(f'LISTEN "{self._notifier.channel}"'.encode())
         self._notifier.is_listening = True
-        self._notifier.wake_local()  # for all that came while nobody listened
+        self._notifier.wake_local()  # for notifications that were sent before LISTEN
         with selectors.DefaultSelector() as selector:
             selector.register(stopped, selectors.EVENT_READ)
             selector.register(own.connection.fileno(), selectors.EVENT_READ)
@@ -148,27 +144,25 @@ T = TypeVar("T")
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns."""
+    """The result of a coroutine that never waits for an event loop."""
     try:
         coroutine.send(None)
     except StopIteration as end:
         value: T = end.value
         return value
     coroutine.close()
-    raise AssertionError(
-        "a coroutine that runs in its caller's thread has waited for an event loop"
-    )
+    raise AssertionError("a coroutine that runs without an event loop has waited for one")
 
 
 class BlockingClock(SystemClock):
-    """The machine's clock; whoever sleeps on it holds up the thread."""
+    """The system clock; a sleep blocks the thread."""
 
     async def sleep(self, seconds: float) -> None:
         threading.Event().wait(max(seconds, 0.0))
 
 
 class BlockingNotifier(LocalNotifier):
-    """Nobody sends a wake-up in the caller's own thread: who waits looks again after a moment."""
+    """For the calling thread, which receives no wake-ups: a waiter polls."""
 
     LOOK_AGAIN = 0.1
 

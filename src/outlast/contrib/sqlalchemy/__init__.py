@@ -10,8 +10,8 @@
             session.add(Order(id="o-1"))
             await app.on(session).start(order("o-1"), id="o-1")   # both, or neither
 
-The truth is in our own tables, written by the same SQL as without SQLAlchemy, so that workers on the
-plain store and on this one work on the same runs.
+The truth is in outlast's own tables, written by the same SQL as without SQLAlchemy, so that workers on the
+plain store and on this one can share runs.
 """
 
 from outlast.contrib.sqlalchemy.models import EntryMixin, ExecutionMixin, make_tables

@@ -1,11 +1,9 @@
 """The read model: runs and their audit lines as ordinary tables and models.
 
-Use the tables as they are (`make_tables`), or mix the columns into models of your own, with columns and
-relationships of yours beside them. Only outlast writes to them: in the commit that changes a run.
+Use the tables as they are (`make_tables`), or mix the columns into your own models, with further columns and
+relationships. Only outlast writes these columns, in the commit that changes a run.
 
-A ready migration: what Alembic has to do for the two tables of the projection.
-
-::
+`upgrade` and `downgrade` are a migration for Alembic::
 
     # versions/0002_workflows.py
     from alembic import op
@@ -19,8 +17,8 @@ A ready migration: what Alembic has to do for the two tables of the projection.
     def downgrade():
         models.downgrade(op)
 
-Our own tables are not Alembic's: a store makes and migrates them when it is opened. On SQLite they are in
-the same file; `include_name` tells autogenerate to leave them alone.
+Alembic does not manage the store's own tables: the store creates and migrates them when it is opened. On
+SQLite they are in the same file; `include_name` excludes them from autogenerate.
 """
 
 from __future__ import annotations
@@ -92,7 +90,7 @@ class EntryMixin:
 
     @declared_attr
     def execution_id(cls) -> Mapped[str]:  # noqa: N805 - SQLAlchemy calls it with the class
-        """The run."""
+        """The id of the run."""
         return mapped_column(Text, _to(cls.__executions__), nullable=False, index=True)
 
 
@@ -103,7 +101,7 @@ def make_tables(
     entries: str = ENTRIES,
     schema: str | None = None,
 ) -> tuple[Table, Table]:
-    """The two tables in a metadata of yours, so that Alembic and `create_all` know them."""
+    """Define the two tables in your metadata, for Alembic and `create_all`."""
     Projection(executions, entries, schema).check()
     there = metadata
 
@@ -125,7 +123,7 @@ def make_tables(
 
 
 def projection_of(given: Any) -> Projection | None:
-    """What was asked for: True, names, or two models of the user's, which are looked at here."""
+    """The projection for an argument: True, names, or two models, whose columns are checked."""
     if given is None or given is False:
         return None
     if given is True:
@@ -159,7 +157,7 @@ def _needs(table: Table) -> dict[str, bool]:
 
 
 def _to(executions: str) -> ForeignKey:
-    # Looked at when a transaction ends: what is written first is up to the commit.
+    # Deferred to the end of the transaction, so that the order of writes does not matter.
     return ForeignKey(f"{executions}.id", ondelete="CASCADE", deferrable=True, initially="DEFERRED")
 
 
@@ -178,7 +176,7 @@ TRIGGERS = [
 
 
 def upgrade(op: Any, projection: Projection = Projection()) -> None:  # noqa: B008 - it is frozen
-    """Make the tables, with their indexes and the foreign key."""
+    """Create the tables with their indexes and the foreign key."""
     for table in _tables(projection):
         op.execute(CreateTable(table))
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
@@ -192,7 +190,7 @@ def downgrade(
     schema: str = "outlast",
     prefix: str | None = None,
 ) -> None:
-    """Drop what writes to the tables, then the tables. Stop workers that have a projection first."""
+    """Drop the triggers, then the tables. First stop the workers that use the projection."""
     if op.get_context().dialect.name == "postgresql":
         from outlast.stores.postgres.schema import queries_of  # it needs a driver
 
@@ -207,7 +205,7 @@ def downgrade(
 
 
 def include_name(name: str | None, kind: str, parents: Mapping[str, Any]) -> bool:
-    """For `context.configure(include_name=…)`: all but our own tables."""
+    """For `context.configure(include_name=…)`: excludes the tables of outlast."""
     del parents
     return not (kind == "table" and name is not None and name.startswith(PREFIX))
 

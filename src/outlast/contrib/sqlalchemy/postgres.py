@@ -1,9 +1,8 @@
-"""Where links to PostgreSQL come from: the pool of an engine, or the transaction of a session.
+"""The PostgreSQL store on a user's engine, and the sources of its connections: the pool of the engine, or
+the transaction of a session.
 
-Our statements go to the driver's connection, past SQLAlchemy's cursors: they are written for the server
-already, and need nothing compiled. The pool, the way to connect and the transaction are the user's.
-
-The PostgreSQL store on an engine of the user's.
+Statements go to the driver's connection, past SQLAlchemy's cursors: they are PostgreSQL's SQL and need no
+compilation. Pool, connection settings and transactions are the user's.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from outlast.contrib.sqlalchemy.store import (
     AUTOCOMMIT,
     Binding,
     Transaction,
-    check_same_place,
+    check_same_database,
     unwrapped,
 )
-from outlast.contrib.sqlalchemy.transactions import JoiningStore, connection_of, settle
+from outlast.contrib.sqlalchemy.transactions import JoiningStore, connection_of, flush
 from outlast.errors import InvalidValue, ReadOnlyStore
 from outlast.model.query import Projection
 from outlast.ports.clock import Clock
@@ -35,16 +34,16 @@ from outlast.stores.postgres.transaction import TransactionStore
 
 THREADS = 8
 EACH_ITS_OWN = {"isolation_level": "AUTOCOMMIT"}
-"""A statement of ours is a transaction of its own."""
+"""Each statement of the store is a transaction of its own."""
 
 
 def source_of(binding: Binding) -> ConnectionSource:
-    """Links from the pool of an engine."""
+    """The source for the pool of an engine."""
     return LoopSource(binding) if binding.loops is not None else ThreadSource(binding)
 
 
 class LoopSource(ConnectionSource):
-    """Of an `AsyncEngine`."""
+    """Connections of an `AsyncEngine`."""
 
     def __init__(self, binding: Binding) -> None:
         assert binding.loops is not None
@@ -56,7 +55,7 @@ class LoopSource(ConnectionSource):
         try:
             async with asyncio.timeout(timeout):
                 connection = await self._engine.connect()
-                driver = await _living(connection)
+                driver = await _open_driver(connection)
         except Exception as error:
             raise unwrapped(error, self.name) from error
         try:
@@ -68,7 +67,7 @@ class LoopSource(ConnectionSource):
 
 
 class ThreadSource(ConnectionSource):
-    """Of an `Engine`: a statement is done in a thread, from the pool and back to it in one go."""
+    """Connections of an `Engine`: each statement checks out a connection, in a thread."""
 
     def __init__(self, binding: Binding) -> None:
         self._engine = binding.engine.execution_options(**EACH_ITS_OWN)
@@ -98,7 +97,7 @@ class ThreadSource(ConnectionSource):
 
 
 class TransactionSource(ConnectionSource):
-    """Of a session or connection of the user's, inside its transaction; never closed here."""
+    """The connection of a user's session or connection, inside its transaction; never closed here."""
 
     def __init__(self, binding: Binding, transaction: Transaction) -> None:
         self._binding = binding
@@ -132,10 +131,10 @@ class TransactionSource(ConnectionSource):
         return ThreadedPsycopgConnection(self._lend, self._threads)
 
     async def _in_loop(self, connection: AsyncConnection) -> Connection:
-        check_same_place(self._binding, connection.sync_engine)
-        link: Connection = _link(await _living(connection))
+        check_same_database(self._binding, connection.sync_engine)
+        link: Connection = _link(await _open_driver(connection))
         if not link.is_in_transaction():
-            # The dialect of asyncpg sends BEGIN with the first statement that it sees.
+            # The dialect of asyncpg sends BEGIN with its first statement.
             await connection.exec_driver_sql("SELECT 1")
         if not link.is_in_transaction():
             raise InvalidValue(AUTOCOMMIT)
@@ -145,7 +144,7 @@ class TransactionSource(ConnectionSource):
     def _lend(self) -> Iterator[Any]:
         try:
             connection = connection_of(self._transaction)
-            check_same_place(self._binding, connection.engine)
+            check_same_database(self._binding, connection.engine)
             driver: Any = connection.connection.driver_connection
         except Exception as error:
             raise unwrapped(error, self.name) from error
@@ -154,19 +153,19 @@ class TransactionSource(ConnectionSource):
         yield driver
 
 
-async def _living(connection: AsyncConnection) -> Any:
-    """The driver's connection; a new one if the server has ended the one of the pool."""
+async def _open_driver(connection: AsyncConnection) -> Any:
+    """The driver's connection; a new one if the server has closed the pooled one."""
     for _ in range(100):
         driver = (await connection.get_raw_connection()).driver_connection
         if not _is_closed(driver) or connection.in_transaction():
             return driver
         await connection.invalidate()
-    raise InvalidValue("the engine gives out connections that are closed")
+    raise InvalidValue("the engine returns closed connections: set pool_pre_ping=True")
 
 
 def _link(driver: Any) -> Any:
     if hasattr(driver, "fetchval"):
-        return driver  # asyncpg's own
+        return driver  # asyncpg's
     from outlast.stores.postgres.psycopg import PsycopgConnection
 
     return PsycopgConnection(driver)
@@ -178,7 +177,7 @@ def _is_closed(driver: Any) -> bool:
 
 
 class SqlAlchemyPostgresStore(JoiningStore[TransactionStore], PostgresStore):
-    """All that `PostgresStore` is, on the connections of an engine."""
+    """A `PostgresStore` on the connections of an engine."""
 
     def __init__(
         self,
@@ -208,8 +207,8 @@ class SqlAlchemyPostgresStore(JoiningStore[TransactionStore], PostgresStore):
         server = self.database.server
         if server is not None and server.in_recovery:
             raise ReadOnlyStore(
-                f"{self.binding.where} is a standby, which cannot be written: pass the engine of the "
-                "primary, and keep the replica for reading"
+                f"{self.binding.where} is a read-only standby: pass the engine of the primary, and keep "
+                "the replica for reading"
             )
         if self._projection is not None:
             async with self.database.acquire() as link:
@@ -217,7 +216,7 @@ class SqlAlchemyPostgresStore(JoiningStore[TransactionStore], PostgresStore):
 
     def sibling(self) -> PostgresStore | None:
         if self.binding.loops is not None:
-            return None  # its connections belong to one loop
+            return None  # connections belong to one loop
         queries = self.database.queries
         sibling = SqlAlchemyPostgresStore(
             self.binding,
@@ -239,5 +238,5 @@ class _Borrowed(TransactionStore):
         self._transaction = transaction
 
     async def settle(self) -> None:
-        await settle(self._transaction)
+        await flush(self._transaction)
         await super().settle()

@@ -1,9 +1,9 @@
-"""The SQLite store in the file of an engine of the user's.
+"""The SQLite store in the file of a user's engine.
 
-What the store does by itself goes through connections of its own to the file, set up as SQLite is safe:
-its log is checkpointed only under the writer's lock. The engine's connections must not checkpoint it in the middle of
-a commit, so that is switched off on each of them as it is taken from the pool, and done as the store does it
-when the log has grown (keeping.py). In a transaction of the user's, our functions run on its connection.
+The store uses its own connections to the file, and checkpoints the WAL only under the write lock. The
+engine's connections must not checkpoint during a commit, so automatic checkpoints are switched off on each
+of them at checkout, and done as the store does when the WAL has grown (`outlast.stores.sqlite.wal`). In a
+user's transaction the store's functions run on the user's connection.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from outlast.contrib.sqlalchemy.store import (
     AUTOCOMMIT,
     Binding,
     Transaction,
-    check_same_place,
+    check_same_database,
     unwrapped,
 )
-from outlast.contrib.sqlalchemy.transactions import JoiningStore, connection_of, settle
+from outlast.contrib.sqlalchemy.transactions import JoiningStore, connection_of, flush
 from outlast.errors import InvalidValue
 from outlast.model.query import Projection
 from outlast.ports.clock import Clock
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class SqlAlchemySqliteStore(JoiningStore[BorrowedStore], SqliteStore):
-    """All that `SqliteStore` is, beside the tables of an application."""
+    """A `SqliteStore` in the file of an application."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class SqlAlchemySqliteStore(JoiningStore[BorrowedStore], SqliteStore):
         path = binding.engine.url.database
         if not path or path == ":memory:" or binding.engine.url.query:
             raise InvalidValue(
-                f"{binding.where} is not a file: a SQLite store lives in one. Use sqlite:///app.db, "
+                f"{binding.where} is not a file, and a SQLite store needs one. Use sqlite:///app.db, "
                 "without options"
             )
         if not prefix:
-            raise InvalidValue("prefix='': in your file our tables need one, such as 'outlast_'")
+            raise InvalidValue("prefix='' is not possible: use a prefix such as 'outlast_'")
         super().__init__(
             path,
             prefix=prefix,
@@ -74,7 +74,7 @@ class SqlAlchemySqliteStore(JoiningStore[BorrowedStore], SqliteStore):
         engine = self.binding.engine
         if engine not in _kept:
             _kept.add(engine)
-            _keep_the_log(engine, str(self.database.path), in_loop=self.binding.loops is not None)
+            _manage_wal(engine, str(self.database.path), in_loop=self.binding.loops is not None)
         await super().open()
         if self._projection is not None:
             projection, prefix = self._projection, self.database.prefix
@@ -96,7 +96,7 @@ class _Borrowed(BorrowedStore):
         self._transaction = transaction
 
     async def settle(self) -> None:
-        await settle(self._transaction)
+        await flush(self._transaction)
 
 
 def _borrow(binding: Binding, transaction: Transaction) -> Borrow:
@@ -104,8 +104,8 @@ def _borrow(binding: Binding, transaction: Transaction) -> Borrow:
 
     async def borrow(work: Work[T], /) -> T:
         def run(connection: SqlConnection) -> T:
-            check_same_place(binding, connection.engine)
-            return work(_Driven(connection))
+            check_same_database(binding, connection.engine)
+            return work(_ConnectionAdapter(connection))
 
         async with lock:
             try:
@@ -123,14 +123,14 @@ def _borrow(binding: Binding, transaction: Transaction) -> Borrow:
     return borrow
 
 
-class _Driven:
-    """A connection of SQLAlchemy's as our functions know one."""
+class _ConnectionAdapter:
+    """Adapts a SQLAlchemy connection to the interface of the store's functions."""
 
     def __init__(self, connection: SqlConnection) -> None:
         self._connection = connection
         self._begun = False
 
-    def execute(self, sql: str, parameters: Any = (), /) -> _Answer:
+    def execute(self, sql: str, parameters: Any = (), /) -> _Rows:
         """Run one statement."""
         self._begin()
         return self._execute(sql, parameters or None)
@@ -142,10 +142,10 @@ class _Driven:
         return self._execute(sql, rows) if rows else None
 
     def close(self) -> None:
-        """It is the user's."""
+        """Nothing: the connection is the user's."""
 
     def _begin(self) -> None:
-        """Take the writer's lock before anything is read, as long as that can still be done."""
+        """Take the write lock before the first read, if the transaction has not started."""
         if self._begun:
             return
         self._begun = True
@@ -156,16 +156,16 @@ class _Driven:
             raise InvalidValue(AUTOCOMMIT)
         self._execute("BEGIN IMMEDIATE", None)
 
-    def _execute(self, sql: str, parameters: Any) -> _Answer:
+    def _execute(self, sql: str, parameters: Any) -> _Rows:
         try:
             result = self._connection.exec_driver_sql(sql, parameters)
         except DBAPIError as error:
-            # Our functions know what the driver's own errors mean.
+            # The store's functions handle the driver's own errors.
             raise unwrapped(error, "the file") from error
-        return _Answer([tuple(row) for row in result] if result.returns_rows else [])
+        return _Rows([tuple(row) for row in result] if result.returns_rows else [])
 
 
-class _Answer(list[Any]):
+class _Rows(list[Any]):
     """The rows of one statement."""
 
     def fetchall(self) -> list[Any]:
@@ -174,17 +174,17 @@ class _Answer(list[Any]):
 
 
 def _opened_by(binding: Binding) -> Any:
-    """Opens connections as the user's engine does, and keeps them: their listeners and their way to
-    connect hold for ours too."""
+    """Opens connections as the user's engine does, so that its listeners and connect arguments apply, and
+    detaches them from the pool."""
 
     def opened(_: str) -> Connection:
         lent = binding.engine.raw_connection()
         driver: Any = lent.driver_connection
         lent.detach()
         if not isinstance(driver, sqlite3.Connection):
-            raise InvalidValue(f"the engine gives out a {type(driver).__name__}, not sqlite3's")
-        driver.isolation_level = None  # we say BEGIN IMMEDIATE ourselves
-        driver.execute("PRAGMA busy_timeout = 0").fetchall()  # who waits does so in our lane
+            raise InvalidValue(f"the engine's driver gives a {type(driver).__name__}: use sqlite3")
+        driver.isolation_level = None  # the store sends BEGIN IMMEDIATE itself
+        driver.execute("PRAGMA busy_timeout = 0").fetchall()  # the store waits in its own thread
         driver.row_factory = None
         return driver
 
@@ -194,15 +194,15 @@ def _opened_by(binding: Binding) -> Any:
 _kept: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-def _keep_the_log(engine: Engine, path: str, *, in_loop: bool) -> None:
-    """Let the engine's connections leave the log to us, and look at it before each transaction."""
+def _manage_wal(engine: Engine, path: str, *, in_loop: bool) -> None:
+    """Switch off automatic checkpoints of the engine's connections, and checkpoint before a transaction."""
     keeper = WalCheckpointer(path)
 
     def look(driver: Any) -> None:
         if driver.in_transaction or not keeper.is_due():
             return
         if in_loop:
-            await_only(asyncio.to_thread(keeper.checkpoint))  # the loop goes on meanwhile
+            await_only(asyncio.to_thread(keeper.checkpoint))  # does not block the loop
         else:
             keeper.checkpoint()
 
@@ -215,4 +215,4 @@ def _keep_the_log(engine: Engine, path: str, *, in_loop: bool) -> None:
         look(connection.connection.driver_connection)
 
     event.listen(engine, "checkout", checkout)
-    event.listen(engine, "begin", begin, insert=True)  # before a BEGIN of the user's own
+    event.listen(engine, "begin", begin, insert=True)  # before the user's own listeners

@@ -1,7 +1,5 @@
-"""A store on an engine.
-
-What the user has passed in: an engine or a factory of sessions, for threads or for a loop.
-"""
+"""`store_of`: the store in the database of a user's engine. `Binding`: the engine and its sessions, for
+threads or for an event loop."""
 
 from __future__ import annotations
 
@@ -37,16 +35,16 @@ def store_of(
     clock: Clock | None = None,
     projection: bool | Projection | Sequence[Any] = False,
 ) -> Store:
-    """The store in the database of an engine of yours: an `Engine`, an `AsyncEngine`, or a sessionmaker
-    that is bound to one. The engine is used and never disposed of.
+    """The store in the database of your engine: an `Engine`, an `AsyncEngine`, or a sessionmaker that is
+    bound to one. The engine is used and never disposed of.
 
-    On PostgreSQL our tables are made in `schema`, with `prefix` before their names; on SQLite they stand
-    in your file, each with `prefix` (``outlast_``) before its name. With `notify`, processes that listen
-    hear at once of what is written here.
+    On PostgreSQL the tables are created in `schema`, with `prefix` before their names; on SQLite in your file,
+    with `prefix` (``outlast_``). With `notify`, commits send notifications that wake other processes
+    immediately.
 
-    With `projection`, runs and their audit lines are also in two tables that your own queries may read
-    and join: True for `workflow_executions` and `workflow_entries`, a `Projection` for other names, or
-    two models of yours, made with `ExecutionMixin` and `EntryMixin`. The tables have to be there.
+    With `projection`, runs and their audit lines are also in two tables for your own queries: True for
+    `workflow_executions` and `workflow_entries`, a `Projection` for other names, or two models with
+    `ExecutionMixin` and `EntryMixin`. The tables must exist.
     """
     binding = binding_of(place)
     projected = projection_of(projection)
@@ -85,16 +83,16 @@ DRIVERS = {
 }
 
 MOST = 20
-"""Transactions at once where the pool says nothing: each is a connection to the server."""
+"""Concurrent transactions if the pool has no limit: each needs a connection to the server."""
 
 
 class Binding(NamedTuple):
-    """An engine of the user's, and how its sessions are made."""
+    """A user's engine, and how to create its sessions."""
 
     engine: Engine
-    """The engine for threads: of an async engine the one that it is made of."""
+    """The engine for threads; of an async engine its sync engine."""
     loops: AsyncEngine | None
-    """The engine for a loop, if it is one."""
+    """The engine for an event loop, if it is an async one."""
     session: Callable[[], Any]
 
     @property
@@ -104,24 +102,24 @@ class Binding(NamedTuple):
 
     @property
     def room(self) -> int:
-        """How many transactions of steps may be open at once, each with a connection of the pool: half of
-        it. If they had all, no claim could be renewed, and their runs would be taken from us."""
+        """How many steps may have an open transaction at once: half of the pool. If they used all connections,
+        leases could not be renewed, and the runs would be lost to other workers."""
         pool = self.engine.pool
         spare = getattr(pool, "_max_overflow", -1)
         if not isinstance(pool, QueuePool) or spare < 0:
             return MOST
         half = (pool.size() + spare) // 2
-        # On SQLite claims are renewed on a connection of the store's own.
+        # On SQLite leases are renewed on the store's own connection.
         return min(max(half, self.dialect == "sqlite"), MOST)
 
     @property
     def where(self) -> str:
-        """The database, as it may be shown."""
+        """The database without its password."""
         return self.engine.url.set(username=None, password=None, query={}).render_as_string()
 
 
 def binding_of(place: Place) -> Binding:
-    """What was passed in, once it is clear that it will do."""
+    """The binding of an argument, after checks of dialect, driver and isolation level."""
     engine, session = _engine_of(place)
     if isinstance(engine, AsyncEngine):
         loops, plain = engine, engine.sync_engine
@@ -133,7 +131,7 @@ def binding_of(place: Place) -> Binding:
         binding = Binding(plain, None, session)
     else:
         raise InvalidValue(
-            f"{type(place).__name__} is no place for a store: pass an Engine, an AsyncEngine, or a "
+            f"a store cannot use a {type(place).__name__}: pass an Engine, an AsyncEngine, or a "
             "sessionmaker or async_sessionmaker that is bound to one"
         )
     _check_driver(binding.engine)
@@ -150,19 +148,19 @@ def _check_driver(engine: Engine) -> None:
     dialect, driver = engine.dialect.name, engine.dialect.driver
     if dialect not in DRIVERS:
         raise InvalidValue(
-            f"this engine speaks {dialect}, and a store needs PostgreSQL or SQLite: give it a database "
-            "of its own, such as outlast.App('sqlite:///outlast.db'), or move to one of them"
+            f"this engine is for {dialect}, and a store needs PostgreSQL or SQLite: use a separate store, "
+            "such as outlast.App('sqlite:///outlast.db'), or one of these databases"
         )
     if driver not in DRIVERS[dialect]:
         urls = " or ".join(f"{dialect}+{name}://" for name in DRIVERS[dialect])
         raise InvalidValue(
-            f"the driver {driver} is not supported: use a URL that begins with {urls}"
+            f"the driver {driver} is not supported: use a URL that starts with {urls}"
         )
     _check_isolation(engine)
 
 
 def _check_isolation(engine: Engine) -> None:
-    # By an option of the engine, or as it was made: that is nowhere to be read but here.
+    # An option of the engine, or an argument of create_engine, which is found only here.
     made = getattr(engine.dialect, "_on_connect_isolation_level", None)
     level = engine.get_execution_options().get("isolation_level", made)
     if level == "AUTOCOMMIT":
@@ -170,9 +168,9 @@ def _check_isolation(engine: Engine) -> None:
     if engine.dialect.name == "postgresql" and level in STRICTER:
         raise InvalidValue(
             f"this engine has isolation_level={level!r}: a transactional step would not see that the "
-            "claim of its run was renewed meanwhile, and could never be committed. Pass "
+            "lease of its run was renewed, and could never commit. Pass "
             "engine.execution_options(isolation_level='READ COMMITTED'), which shares its pool; sessions "
-            "of the stricter one may be passed to on()"
+            "with the stricter level may be passed to on()"
         )
 
 
@@ -180,32 +178,32 @@ STRICTER = ("REPEATABLE READ", "SERIALIZABLE")
 
 
 AUTOCOMMIT = (
-    "this engine commits each statement by itself (isolation_level='AUTOCOMMIT'), so nothing can be "
-    "committed together: pass one without it, and use engine.execution_options(isolation_level="
-    "'AUTOCOMMIT') for what needs it"
+    "this engine commits each statement by itself (isolation_level='AUTOCOMMIT'), so it has no "
+    "transactions: pass an engine without it, and use engine.execution_options(isolation_level="
+    "'AUTOCOMMIT') where you need it"
 )
 
 
-def check_same_place(binding: Binding, engine: Engine) -> None:
-    """Refuse a transaction on another database: what is written there is not written here."""
+def check_same_database(binding: Binding, engine: Engine) -> None:
+    """Raise for a transaction on another database than the store's."""
     mine, theirs = binding.engine.url, engine.url
     if (mine.host, mine.port, mine.database) != (theirs.host, theirs.port, theirs.database):
         raise InvalidValue(
-            f"this transaction is on {theirs.render_as_string()}, and the store on {binding.where}: "
+            f"this transaction is on {theirs.render_as_string()}, the store on {binding.where}: "
             "use a session that writes to the database of the store"
         )
 
 
 def unwrapped(error: Exception, where: str) -> Exception:
-    """The driver's own error in one of SQLAlchemy's."""
+    """The driver's error inside an error of SQLAlchemy."""
     if isinstance(error, PoolTimeout):
         return Unavailable(
-            f"the engine of {where} had no connection left ({error}): give it a larger pool_size, or "
-            "end transactions sooner"
+            f"the pool of {where} has no free connection ({error}): increase pool_size, or end "
+            "transactions sooner"
         )
     if isinstance(error, DBAPIError) and error.orig is not None:
         found: BaseException = error.orig
-        # The dialect of asyncpg puts its errors into some that look like DB-API's.
+        # The dialect of asyncpg wraps its errors in DB-API-like ones.
         if found.__cause__ is not None and type(found).__module__.startswith("sqlalchemy"):
             found = found.__cause__
         return found if isinstance(found, Exception) else error

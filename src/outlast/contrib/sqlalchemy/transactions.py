@@ -1,4 +1,4 @@
-"""A session of the user's from BEGIN to COMMIT, in a loop or in threads, and the store inside it."""
+"""Joins transactions of SQLAlchemy: sessions from BEGIN to COMMIT, in a loop or in threads, and the store inside."""
 
 from __future__ import annotations
 
@@ -22,42 +22,41 @@ S = TypeVar("S", bound=Store)
 
 
 class JoiningStore(Store, Generic[S]):
-    """Before a store that does the work: what lets it join transactions on an engine. Inside of one it
-    is an `S`."""
+    """A mixin for stores on an engine: joins its transactions. Inside of one the store is an `S`."""
 
     binding: Binding
-    _turns: Turns
+    _limiter: TransactionLimiter
 
     def bind(self, binding: Binding) -> None:
-        """Take transactions from there."""
+        """Set the engine."""
         self.binding = binding
         self.plain_transactions = binding.loops is None
-        self._turns = Turns(binding)
+        self._limiter = TransactionLimiter(binding)
 
     async def close(self) -> None:
         await super().close()
-        self._turns.end()
+        self._limiter.end()
 
     def on(self, connection: Any) -> S:
-        """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
-        and tasks are committed, or not, with your own data."""
-        transaction = joined(connection)
+        """This store inside the transaction of a Session, AsyncSession or connection: starts, signals and tasks
+        are committed or rolled back with your own data."""
+        transaction = joinable(connection)
         wake_after_commit(transaction, self.notifier)
         return self._inside(transaction)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
         await self.open()
-        async with self._turns.session() as session:
+        async with self._limiter.session() as session:
             yield session, self.on(session)
 
     @abstractmethod
     def _inside(self, transaction: Transaction) -> S:
-        """A store that writes by that transaction alone."""
+        """A store that writes only in that transaction."""
 
 
-class Turns:
-    """Lets as many steps have a transaction at once as the pool has room for."""
+class TransactionLimiter:
+    """Limits how many steps have an open transaction at once; see `Binding.room`."""
 
     def __init__(self, binding: Binding) -> None:
         self._binding = binding
@@ -65,32 +64,32 @@ class Turns:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
-        """A session, when it is its turn; see `session_of`."""
+        """A session, as soon as the limit allows; see `session_of`."""
         if self._free is None:
             room = self._binding.room
             if room < 1:
                 raise InvalidValue(
-                    "the engine has one connection, which a transactional step would have to itself while "
-                    "the claim of its run is renewed: give it a pool_size of 2 or more"
+                    "the engine has one connection, which a transactional step would occupy while the lease "
+                    "of its run must be renewed: use a pool_size of 2 or more"
                 )
             self._free = asyncio.Semaphore(room)
         async with self._free, session_of(self._binding) as session:
             yield session
 
     def end(self) -> None:
-        """Another loop may come."""
+        """Reset, because the next loop may be another one."""
         self._free = None
 
 
 @asynccontextmanager
 async def session_of(binding: Binding) -> AsyncIterator[Any]:
-    """A session that is committed at the end of the context, and rolled back if that is an error."""
+    """A session that is committed at the end of the context, or rolled back on an error."""
     session = binding.session()
     if isinstance(session, AsyncSession):
         async with session, session.begin():
             yield session
         return
-    # A plain step runs there too: what ends the session waits for it, also if nobody else does any more.
+    # A plain step runs in the same thread, so the end of the session waits for it, also after a cancellation.
     threads = session.threads = ThreadPoolExecutor(1, "outlast-transaction")
     loop = asyncio.get_running_loop()
     try:
@@ -109,19 +108,19 @@ def _end(session: Session, keep: bool) -> None:
         if keep:
             session.commit()
     finally:
-        session.close()  # and with it what was not committed
+        session.close()  # rolls back
 
 
-def joined(transaction: Any) -> Any:
-    """The session or connection whose transaction is joined; what has none is refused. Of a scope, the
-    session of the caller's: it is used in another thread, which has a session of its own there."""
+def joinable(transaction: Any) -> Any:
+    """The session or connection whose transaction is joined; raises for other objects. Of a scoped session,
+    the caller's session: the thread that uses it would otherwise get another one."""
     if isinstance(transaction, (scoped_session, async_scoped_session)):
         transaction = transaction()
     if isinstance(transaction, (Session, AsyncSession)):
         return transaction
     if isinstance(transaction, (Connection, AsyncConnection)):
         if transaction.closed:
-            raise InvalidValue("this connection is closed: use it while its transaction is open")
+            raise InvalidValue("this connection is closed: use an open one")
         return transaction
     raise InvalidValue(
         f"{type(transaction).__name__} has no transaction: pass a Session, an AsyncSession, or a "
@@ -130,7 +129,7 @@ def joined(transaction: Any) -> Any:
 
 
 def connection_of(transaction: Any) -> Connection:
-    """The connection of a session, whose transaction has begun with this."""
+    """The connection of a session; this begins its transaction."""
     if isinstance(transaction, Connection):
         if not transaction.in_transaction():
             transaction.begin()
@@ -140,17 +139,17 @@ def connection_of(transaction: Any) -> Connection:
 
 
 def wake_after_commit(transaction: Any, notifier: Notifier) -> None:
-    """Let those who wait look again when a session has committed."""
+    """Wake waiters when a session has committed."""
     session = transaction.sync_session if isinstance(transaction, AsyncSession) else transaction
     if isinstance(session, Session):
         session.info.setdefault(WAITING, set()).add(notifier)
-        # One listener, however often: SQLAlchemy forgets none as long as the session lives.
+        # At most one listener: SQLAlchemy keeps it as long as the session exists.
         if not event.contains(session, "after_commit", _wake):
             event.listen(session, "after_commit", _wake)
 
 
 def _wake(session: Session) -> None:
-    if not session.in_nested_transaction():  # the end of a savepoint is seen by nobody else
+    if not session.in_nested_transaction():  # the end of a savepoint is not visible to others
         for notifier in session.info.pop(WAITING, ()):
             notifier.wake()
 
@@ -158,8 +157,8 @@ def _wake(session: Session) -> None:
 WAITING = "outlast.waiting"
 
 
-async def settle(transaction: Any) -> None:
-    """Write what a session has gathered, so that what is wrong with it shows before the COMMIT."""
+async def flush(transaction: Any) -> None:
+    """Flush a session, so that an invalid change raises before the COMMIT."""
     if isinstance(transaction, AsyncSession):
         await transaction.flush()
     elif isinstance(transaction, Session):

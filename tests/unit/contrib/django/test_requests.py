@@ -36,7 +36,7 @@ def test_a_request_that_fails_leaves_nothing(alias: str, client: Client) -> None
 
 
 def test_a_request_that_waits_for_its_own_run_is_told(alias: str, client: Client) -> None:
-    """It would wait for ever: it fails at once, with what to write instead, and leaves nothing."""
+    """It would never end: it fails at once, with what to write instead, and leaves nothing."""
     answer = client.get("/place/waits?wait=1")
     assert answer.status_code == 500
     assert "non_atomic_requests" in str(answer.exc_info[1])

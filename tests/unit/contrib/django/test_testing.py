@@ -54,7 +54,7 @@ class RunsInATestCase(RunsMixin, TestCase):
         runs.start(greeted(), id="g")
         self.run_all()
         assert Run.objects.get(id="g").updated_at >= later > datetime.now(UTC)
-        testing.forget_all()
+        testing.delete_all_runs()
         runs.start(patient(), id="q")
         self.run_all(through_time=False)
         assert Run.objects.get().updated_at < later

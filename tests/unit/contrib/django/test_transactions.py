@@ -74,7 +74,7 @@ def test_a_transaction_that_is_broken_takes_no_run(alias: str) -> None:
 
 
 def test_waiting_in_a_transaction_is_refused(alias: str) -> None:
-    """It would wait for ever: nobody sees the run before the commit."""
+    """It would never end: nobody sees the run before the commit."""
     with transaction.atomic(using=alias):
         handle = runs.start(doubled(1))
         with pytest.raises(WorkflowMisuse, match="on_commit"):

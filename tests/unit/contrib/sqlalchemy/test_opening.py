@@ -30,13 +30,13 @@ async def test_other_databases_and_drivers() -> None:
     nothing: Any = lambda: None  # noqa: E731 - a pool that is never asked
     pretends: Any = StaticPool(nothing)
     mysql = create_engine("mysql+pymysql://localhost/shop", module=_Driver, pool=pretends)
-    with pytest.raises(InvalidValue, match="speaks mysql"):
+    with pytest.raises(InvalidValue, match="is for mysql"):
         store_of(mysql)
     old = create_engine("postgresql+pg8000://localhost/shop", module=_Driver, pool=pretends)
     with pytest.raises(InvalidValue, match=r"pg8000 is not supported.*postgresql\+asyncpg"):
         store_of(old)
     for place in ("sqlite:///x.db", None, Session(), sessionmaker()):
-        with pytest.raises(InvalidValue, match="no place for a store"):
+        with pytest.raises(InvalidValue, match="a store cannot use a"):
             store_of(place)  # type: ignore[arg-type]
 
 
@@ -52,7 +52,7 @@ async def test_a_file_is_needed(tmp_path: Path) -> None:
     """Memory is for one connection, and no prefix would be no place beside other tables."""
     with pytest.raises(InvalidValue, match="is not a file"):
         store_of(create_engine("sqlite://", poolclass=StaticPool))
-    with pytest.raises(InvalidValue, match="need one"):
+    with pytest.raises(InvalidValue, match="use a prefix"):
         store_of(engine_of("sqlite threads", tmp_path), prefix="")
 
 
@@ -103,7 +103,7 @@ async def test_an_engine_that_is_too_strict(kind: str, level: str) -> None:
 
 @pytest.mark.server
 async def test_a_replica_is_told_at_the_start() -> None:
-    """One that may not be written is no place for a store: which is what a standby answers, too."""
+    """A read-only database cannot hold a store: that is what a standby answers, too."""
     url = make_url(direct()).set(drivername="postgresql+asyncpg")
     settings = {"server_settings": {"default_transaction_read_only": "on"}}
     engine = create_async_engine(url, connect_args=settings)

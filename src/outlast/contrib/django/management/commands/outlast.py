@@ -1,7 +1,6 @@
 """``manage.py outlast …``: the command `outlast`, on the database of the settings.
 
-All commands and options are those of `outlast`; the store and the app are the project's, unless
-``--store`` or a name says otherwise.
+Commands and options are those of `outlast`; the defaults of ``--store`` and of the app are the project's.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from outlast.contrib.django.conf import read_settings
 
 
 class Command(BaseCommand):
-    """Hands over to `outlast`."""
+    """Passes its arguments to `outlast`."""
 
-    help = "Durable workflows: run them (`outlast worker`), see them, mend them."
+    help = "Durable workflows: run a worker (`outlast worker`), inspect runs, repair them."
     requires_system_checks = ["compatibility"]
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """What follows is `outlast`'s own."""
+        """All arguments are passed on."""
         help = "As for the command `outlast`; try --help."
         parser.add_argument("args", nargs=argparse.REMAINDER, help=help)
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Django's own options come before the command of `outlast`, all else belongs to that."""
+        """Django's options come before the command of `outlast`; everything after belongs to `outlast`."""
         self.check(tags=self.requires_system_checks)
         sys.exit(self._hand_over(argv[2:], f"{argv[0]} {argv[1]}"))
 
