@@ -24,6 +24,14 @@ MUTANTS = [
         "            paused = self._paused\n",
         program("a paused run that is stopped in a step that must not be repeated"),
     ),
+    # -- retrying -------------------------------------------------------------------------------
+    Mutant(
+        "programs: a child that was itself retried keeps its parent from being retried",
+        RETRYING,
+        "        if spawned.parent_close or not await _is_cancelled(store, child.id):\n",
+        "        if spawned.parent_close:\n",
+        program("a retried run whose child was retried before and waits"),
+    ),
     # -- starting -------------------------------------------------------------------------------
     Mutant(
         "programs: a step of a start that was not answered counts as interrupted",

@@ -42,7 +42,7 @@ from outlast.engine.replay.history_reset import (
 from outlast.engine.replay.updates import answers_to_keep
 from outlast.errors import Busy, InvalidValue, Undecodable, WorkflowMisuse
 from outlast.model.commit import Commit, Creation
-from outlast.model.event import Event, payload_of
+from outlast.model.event import Event, EventType, payload_of
 from outlast.model.ids import SEPARATOR, child_id
 from outlast.model.json import to_json
 from outlast.model.payloads import (
@@ -201,14 +201,14 @@ async def retrial(
 async def _goes_on(
     store: Store, run: Run, spawned: ChildSpawned, ending: Ending, timeout: float | None
 ) -> bool:
-    """Whether a child is to be waited for: it runs on its own, or has completed. One that was cancelled
-    with its parent may still complete, so its end is waited for: begun once more, it would do again
-    what it has done."""
+    """Whether a child is to be waited for: it runs on its own, was itself retried, or has completed. One that
+    was cancelled with its parent may still complete, so its end is waited for: begun once more, it would do
+    again what it has done."""
     child = await store.find_one(spawned.child_run_id)
     if child is None:
         return False
     if not child.status.terminal:
-        if spawned.parent_close:
+        if spawned.parent_close or not await _is_cancelled(store, child.id):
             return True
         try:
             child = await ended(store, child.id, ending, timeout)
@@ -218,6 +218,14 @@ async def _goes_on(
                 "Retry when it has ended"
             ) from None
     return child.status is Status.COMPLETED
+
+
+async def _is_cancelled(store: Store, run_id: str) -> bool:
+    """Whether a run was requested to cancel. The inbox is read first: the request moves from there to the history."""
+    if any(item.kind == "cancel" for item in await _items(store, run_id)):
+        return True
+    history = await store.history(run_id)
+    return any(event.type == EventType.CANCEL_REQUESTED for event in history)
 
 
 def _resent(

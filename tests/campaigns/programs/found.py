@@ -294,4 +294,7 @@ FOUND: dict[str, Case] = {
         (Step(at_most_once=True),),
         faults=(Fault("answer lost"), Fault("away", at=4, any_call=True, seconds=1)),
     ),
+    "a retried run whose child was retried before and waits": Case(
+        (Child((Step(raises=1), Halt())),), acts=(Act("retry", run=1), Act("retry"))
+    ),
 }

@@ -38,6 +38,7 @@ ENDS = ("workflow.completed", "workflow.failed", "workflow.cancelled")
 CANCELLED = "workflow.cancelled"
 SHORT = 0.5 * LEASE
 """A store that is away for less than this costs no lease."""
+MILLISECOND = 0.001
 MOST_DEATHS = 3
 """So many deaths of its process under a step count against the step."""
 
@@ -111,9 +112,8 @@ class _Model:
 
     def _path_at(self, run: str, key: str, tick: int) -> str | None:
         """The path that last had that key before: the next life of a run uses the key again."""
-        known = self._paths.get((run, key), [])
-        before = [path for begun, path in known if begun < tick]
-        return before[-1] if before else known[0][1] if known else None
+        before = [path for begun, path in self._paths.get((run, key), ()) if begun < tick]
+        return before[-1] if before else None
 
     def is_stale(self, seen: Observed) -> bool:
         """Whether code of a life that was over ran in a worker that had stood still: it replays what it
@@ -189,7 +189,8 @@ def a_body_is_repeated_for_a_reason(model: _Model) -> Iterator[str]:
 
 def _failed(body: Body, node: Node | None) -> bool:
     timeout = node.timeout if isinstance(node, Step) else None
-    timed_out = timeout is not None and body.end == "cut" and body.ended_at - body.time >= timeout
+    lasted = body.ended_at - body.time + MILLISECOND  # of virtual time, in floats
+    timed_out = timeout is not None and body.end == "cut" and lasted >= timeout
     return body.end == "raised" or timed_out
 
 
@@ -448,8 +449,16 @@ def a_cancel_happens(model: _Model) -> Iterator[str]:
         own = [event for event in model.ledger.recorded if event.run_id == told.run_id]
         for event in own:
             if event.type == "workflow.completed" and event.time > told.time + model.delay:
-                if not _retried(model, told):
+                if not (_retried(model, told) or _had_returned(model, told)):
                     yield f"{told.run_id} was cancelled at {told.time} and completed at {event.time}"
+
+
+def _had_returned(model: _Model, told: Told) -> bool:
+    """Whether its code had returned, and the run only awaited a step that can be undone."""
+    return any(
+        seen.run_id == told.run_id and seen.kind == "returned" and seen.tick < told.tick
+        for seen in model.ledger.seen
+    )
 
 
 def _retried(model: _Model, told: Told) -> bool:
@@ -538,6 +547,7 @@ def children_have_an_owner(model: _Model) -> Iterator[str]:
     """A child ends with the life that began it, unless it is to outlive it; none vanishes."""
     touched = {told.run_id for told in model.acts("cancel", "terminate")}
     again = bool(model.acts("retry", "fork"))
+    finals = any(isinstance(node, Try) and node.final for node in every_node(model.case))
     policies = {
         (event.uid, data["child_run_id"]): data.get("parent_close", "")
         for event in model.ledger.recorded
@@ -559,7 +569,13 @@ def children_have_an_owner(model: _Model) -> Iterator[str]:
             end = model.end_of(child.parent_uid)
             until = _closed_at(model, over)
             if end is not None and until > end.time + model.delay:
+                if finals and _cancelled_by(model, child.uid, end.time + model.delay):
+                    continue  # a `finally` may take long, and its error replaces the cancellation
                 yield f"{child.run_id} went on until {until}, its parent ended at {end.time}"
+
+
+def _cancelled_by(model: _Model, uid: str, time: float) -> bool:
+    return any(one.type == "cancel.requested" and one.time <= time for one in model.lives[uid])
 
 
 def _closed_at(model: _Model, end: Recorded) -> float:
