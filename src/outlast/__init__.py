@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from outlast.decorators import Step, Workflow, step, workflow
     from outlast.engine.definitions.retry import Retry
     from outlast.engine.operations.scopes import Stop
+    from outlast.messages import Query, Signal, Update
     from outlast.model.event import Event
     from outlast.model.queue_policy import QueueOptions, QueuePolicy, Rate
     from outlast.model.run import Run, Status
@@ -59,6 +60,7 @@ __all__ = [
     "Call",
     "Client",
     "Event",
+    "Query",
     "QueueOptions",
     "QueuePolicy",
     "Rate",
@@ -66,9 +68,11 @@ __all__ = [
     "Run",
     "RunHandle",
     "Schedule",
+    "Signal",
     "Status",
     "Step",
     "Stop",
+    "Update",
     "Workflow",
     "branch",
     "child",
@@ -106,6 +110,7 @@ _MODULES = {
     "outlast.decorators": "Step Workflow step workflow",
     "outlast.engine.definitions.retry": "Retry",
     "outlast.engine.operations.scopes": "Stop",
+    "outlast.messages": "Query Signal Update",
     "outlast.model.event": "Event",
     "outlast.model.queue_policy": "QueueOptions QueuePolicy Rate",
     "outlast.model.run": "Run Status",

@@ -7,6 +7,7 @@ from outlast.testkit.mutation import Mutant
 UNTYPED = "codecs/untyped.py"
 CODEC = "codecs/json.py"
 SENT = ("tests/unit/codecs/test_sent.py",)
+REJECTED = ("tests/unit/engine/test_rejected_messages.py",)
 VALUES = ("tests/unit/engine/test_sent_values.py",)
 
 MUTANTS = [
@@ -58,6 +59,34 @@ MUTANTS = [
         '        if self._hints["return"] is Any:\n',
         '        if self._hints["return"] is None:\n',
         VALUES,
+    ),
+    Mutant(
+        "a signal that does not fit is delivered",
+        "engine/runner/inbox_reader.py",
+        "    problem = wait.problem_of(item.data)\n",
+        "    problem = None\n",
+        REJECTED,
+    ),
+    Mutant(
+        "a rejected message is not shown",
+        "query/outline.py",
+        '            part.rejected.append(f"{kind} rejected: {error}")\n',
+        "            pass\n",
+        REJECTED,
+    ),
+    Mutant(
+        "a declared signal is sent unchecked",
+        "client/run_actions.py",
+        "            return message.name, self._codec.encode(value, message.type, where=where)\n",
+        "            return message.name, self._codec.encode_untyped(value, where=where)\n",
+        REJECTED,
+    ),
+    Mutant(
+        "a signal that lies unread is not named",
+        "query/why.py",
+        "    unread = [name for name in signals if name not in waited]\n",
+        "    unread: list[str] = []\n",
+        REJECTED,
     ),
     Mutant(
         "an attribute is stored as it was given",

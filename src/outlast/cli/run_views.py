@@ -57,6 +57,7 @@ def part_record(part: Part) -> dict[str, Any]:
         "frames": part.frames,
         "note": part.note,
         "child_id": part.child_id,
+        "rejected": part.rejected,
         "attempts": [vars(attempt) for attempt in part.attempts],
         "parts": [part_record(below) for below in part.parts],
     }
@@ -143,7 +144,7 @@ def _took(part: Part, end: datetime) -> str:
 
 def _about(part: Part, *, full: bool) -> str:
     """Input and output of a part, in short."""
-    told = [neutral(part.note)] if part.note else []
+    told = [neutral(text) for text in (part.note, *part.rejected) if text]
     if len(part.attempts) > 1:
         told.append(f"{len(part.attempts)} attempts")
     given, gave = neutral(as_text(part.input)), neutral(as_text(part.output))

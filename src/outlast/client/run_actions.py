@@ -44,6 +44,7 @@ from outlast.errors import (
     UpdateFailed,
     WorkflowMisuse,
 )
+from outlast.messages import Query, Signal, Update
 from outlast.model.commit import Commit, Committed, Outcome
 from outlast.model.event import Event, EventType
 from outlast.model.ids import SCHEDULE_OF, check_id, check_name, new_id
@@ -120,8 +121,10 @@ class RunActions:
         query = RunQuery(status=frozenset(map(Status.parse, wanted)), **filters)
         return self._store.find_all(query)
 
-    async def query(self, run_id: str, name: str, type: Any = Any) -> Any:
+    async def query(self, run_id: str, query: str | Query[Any], type: Any = Any) -> Any:
         """What a run has last published under a name, without waking it."""
+        name = query if isinstance(query, str) else query.name
+        type = type if isinstance(query, str) else query.type
         run = await self.get(run_id)
         if name not in run.ctx:
             raise NotFound("published value", name)
@@ -160,7 +163,7 @@ class RunActions:
     async def signal(
         self,
         run_id: str,
-        name: str,
+        signal: str | Signal[Any],
         value: Any = None,
         *,
         dedup: str | None = None,
@@ -168,8 +171,7 @@ class RunActions:
     ) -> None:
         """Send a signal; `RunClosed` if the run has ended, `NotFound` if there is none, `Busy` if a
         transaction, of yours maybe, has locked it for `timeout` seconds."""
-        check_name(name, "signal name")
-        data = self._codec.encode_untyped(value, where=f"signal {name!r}")
+        name, data = self._message(signal, value, "signal")
         # Two signals of different names may have the same key.
         id = new_id() if dedup is None else f"{name}: {dedup}"
         item = Item(kind="signal", name=name, id=id, data=data)
@@ -178,7 +180,7 @@ class RunActions:
     async def update(
         self,
         run_id: str,
-        name: str,
+        update: str | Update[Any, Any],
         value: Any = None,
         type: Any = Any,
         *,
@@ -188,9 +190,10 @@ class RunActions:
         """Ask a run for something and wait for its answer, read as `type`; `UpdateFailed` if the
         answer is an error. With `dedup` it is done once in a life of the run, however often it is
         asked for, and the answer is always the same."""
-        check_name(name, "update name")
+        name, data = self._message(update, value, "update")
+        if isinstance(update, Update) and type is Any:
+            type = update.answer
         run = await self.get(run_id)
-        data = self._codec.encode_untyped(value, where=f"update {name!r}")
         id = new_id() if dedup is None else f"update {name}: {dedup}"
         # One with a key may have been answered, in this life or the one before.
         past = [] if dedup is None else await self._store.history(run_id)
@@ -358,6 +361,16 @@ class RunActions:
             forked(run, kept, self._workflows, run_id=fork_id, input=edited), timeout=timeout
         )
         return RunHandle(self, fork_id)
+
+    def _message(
+        self, message: str | Signal[Any] | Update[Any, Any], value: Any, kind: str
+    ) -> tuple[str, Raw]:
+        """The name and the encoded value of a message. The value of a declared one is checked against its type."""
+        if isinstance(message, Signal | Update):
+            where = f"{kind} {message.name!r}"
+            return message.name, self._codec.encode(value, message.type, where=where)
+        name = check_name(message, f"{kind} name")
+        return name, self._codec.encode_untyped(value, where=f"{kind} {name!r}")
 
     # -- how ----------------------------------------------------------------------------------
 

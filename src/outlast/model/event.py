@@ -75,6 +75,7 @@ class EventType(StrEnum):
     LOOP_ITERATED = "loop.iterated"
     UPDATE_ACCEPTED = "update.accepted"
     UPDATE_COMPLETED = "update.completed"
+    MESSAGE_REJECTED = "message.rejected"
     WORKFLOW_MOVED = "workflow.moved"
 
 
@@ -141,6 +142,7 @@ PAYLOADS: dict[str, type[Payload]] = {
     EventType.LOOP_ITERATED: payloads.LoopIterated,
     EventType.UPDATE_ACCEPTED: payloads.UpdateAccepted,
     EventType.UPDATE_COMPLETED: payloads.UpdateCompleted,
+    EventType.MESSAGE_REJECTED: payloads.MessageRejected,
     EventType.WORKFLOW_MOVED: payloads.WorkflowMoved,
 }
 _TYPE_OF: dict[type[Payload], str] = {payload: str(type) for type, payload in PAYLOADS.items()}

@@ -321,6 +321,16 @@ class UpdateCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
 
 
+class MessageRejected(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """A signal or an answer does not have the type that the code waits for: it is set aside, and the code
+    waits on. `kind` is ``signal`` or ``answer``."""
+
+    kind: str
+    name: str
+    value: Raw | None = None
+    error: str = ""
+
+
 class WorkflowMoved(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """The run continues in another store, and is closed here. `state` is the hash of a fact with the rest
     of its state. In the tombstone, `life` is its uid."""

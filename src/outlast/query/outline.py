@@ -53,6 +53,7 @@ class Part:
     note: str = ""
     child_id: str | None = None
     frames: list[str] = field(default_factory=list)
+    rejected: list[str] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
 
@@ -207,6 +208,8 @@ def _apply(tree: _Tree, event: Event, payload: Payload) -> None:
             _end(part, event, "completed", output=data)
         case events.SignalTimeoutEvent():
             _end(part, event, "failed", error="the signal did not arrive before its timeout")
+        case events.MessageRejected(kind=kind, error=error):
+            part.rejected.append(f"{kind} rejected: {error}")
         case events.TimerStarted(fire_at=until):
             part.status, part.until = "waiting", until
         case events.TimerCancelled():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from shlex import quote
 
 from msgspec import Struct
@@ -45,14 +46,15 @@ def reasons(
     *,
     now: datetime,
     inbox: int = 0,
+    signals: Sequence[str] = (),
     queue: QueueStats | None = None,
     steps: Mapping[str, QueuedStep] | None = None,
     workers: Sequence[Worker] | None = None,
     place: str = "",
 ) -> list[Reason]:
     """Why a run does not advance, the most important reason first. `queue` has the statistics of the queue in
-    which the run waits, `steps` its queued steps by key, `workers` the live workers, `place` the line at
-    which a failed run has failed."""
+    which the run waits, `signals` the names of the signals among the `inbox` messages, `steps` its queued
+    steps by key, `workers` the live workers, `place` the line at which a failed run has failed."""
     open_parts = [each for part in parts for each in part.walk() if _is_wait(each)]
     id = quote(run.id)
     if run.moved_to is not None:
@@ -106,6 +108,13 @@ def reasons(
     for part in open_parts:
         step = None if steps is None or part.status == "retrying" else steps.get(part.key)
         found.append(_waiting(part, id) if step is None else _queued_step(part, step, now))
+        found += [
+            Reason(text=f"Set aside, it waits on: {escaped(text)}.") for text in part.rejected
+        ]
+    waited = {part.name for part in open_parts if part.kind == "signal"}
+    unread = [name for name in signals if name not in waited]
+    found += [_unread(name, unread.count(name), waited) for name in dict.fromkeys(unread)]
+    inbox -= len(unread)
     if inbox:
         what = "1 message waits" if inbox == 1 else f"{inbox} messages wait"
         until = "a worker claims the run"
@@ -115,6 +124,14 @@ def reasons(
     if not found:
         found.append(_unknown(run))
     return found
+
+
+def _unread(name: str, times: int, waited: set[str]) -> Reason:
+    """A signal that was sent and that the code does not wait for: its name may be wrong."""
+    text = f"The signal {quoted(name)} was sent" + (f" {times} times" if times > 1 else "")
+    text += ", and the code does not wait for it"
+    near = get_close_matches(name, sorted(waited), 1)
+    return Reason(text=text + (f": did you mean {quoted(near[0])}?" if near else " yet."))
 
 
 def _is_wait(part: Part) -> bool:

@@ -9,11 +9,13 @@ from outlast.call import Call, mark_used
 from outlast.client import RunHandle as AsyncRunHandle
 from outlast.client.client import StartOptions
 from outlast.client.transaction import TransactionClient as AsyncEnlisted
+from outlast.messages import Query, Signal, Update
 from outlast.model.run import Status
 from outlast.ports.store_methods import LOCK_PATIENCE_S
 
 R = TypeVar("R")
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class RunBlocking(Protocol):
@@ -42,7 +44,7 @@ class RunHandle(Generic[T]):
 
     def signal(
         self,
-        name: str,
+        signal: str | Signal[Any],
         value: Any = None,
         *,
         dedup: str | None = None,
@@ -50,7 +52,7 @@ class RunHandle(Generic[T]):
     ) -> None:
         """Send a signal; with `dedup`, once however often this is called. `Busy` if a transaction, of
         yours maybe, has locked the run for `timeout` seconds: so it is for `resume` and `cancel`."""
-        self._call(self._run.signal(name, value, dedup=dedup, timeout=timeout))
+        self._call(self._run.signal(signal, value, dedup=dedup, timeout=timeout))
 
     def resume(self, value: Any = None, *, timeout: float = LOCK_PATIENCE_S) -> None:
         """Answer a halt, or let a paused run go on."""
@@ -60,13 +62,21 @@ class RunHandle(Generic[T]):
         """Ask the run to stop: its code sees CancelledError, and what it did is compensated."""
         self._call(self._run.cancel(reason, timeout=timeout))
 
-    def query(self, name: str, type: Any = Any) -> Any:
+    @overload
+    def query(self, query: Query[V]) -> V: ...
+    @overload
+    def query(self, query: str, type: Any = Any) -> Any: ...
+    def query(self, query: Any, type: Any = Any) -> Any:
         """What the workflow has last published under a name."""
-        return self._call(self._run.query(name, type))
+        return self._call(self._run.query(query, type))
 
-    def update(self, name: str, value: Any = None, type: Any = Any, **options: Any) -> Any:
+    @overload
+    def update(self, update: Update[V, R], value: V, **options: Any) -> R: ...
+    @overload
+    def update(self, update: str, value: Any = None, type: Any = Any, **options: Any) -> Any: ...
+    def update(self, update: Any, value: Any = None, type: Any = Any, **options: Any) -> Any:
         """Ask the run for something and wait for its answer; see `outlast.RunHandle.update`."""
-        return self._call(self._run.update(name, value, type, **options))
+        return self._call(self._run.update(update, value, type, **options))
 
 
 class TransactionClient:

@@ -22,7 +22,6 @@ from outlast.errors import (
     RunClosed,
     RunExists,
     RunFailed,
-    Undecodable,
     WorkflowMisuse,
 )
 from outlast.model import Status
@@ -157,49 +156,6 @@ async def test_an_item_of_a_map_that_does_not_fit() -> None:
         error = await failure_of(testing, maps)
     assert "'map:double' failed at item 1" in error
     assert "argument 'number' of double: expected `int`" in error
-
-
-@pytest.mark.proves("I16")
-async def test_a_signal_of_the_wrong_type_reaches_the_workflow_as_an_error() -> None:
-    """The sender cannot know the type: the workflow hears of the misfit, and may ask again."""
-
-    @outlast.workflow
-    async def patient() -> list[str]:
-        try:
-            await outlast.wait_for_signal("point", Point)
-        except Undecodable as misfit:
-            point = await outlast.wait_for_signal("point", Point)
-            return [str(misfit), f"{point.x} {point.y}"]
-        return []
-
-    async with app(patient) as testing:
-        run = await testing.start(patient())
-        await run.signal("point", "here")
-        await run.signal("point", {"x": 1, "y": 2})
-        first, second = await run.result()
-    assert "signal 'point'" in first
-    assert second == "1 2"
-
-
-@pytest.mark.proves("D-40")
-async def test_an_answer_of_the_wrong_type_reaches_the_workflow_as_an_error() -> None:
-    """The same for a person who answers a halt."""
-
-    @outlast.workflow
-    async def asks() -> int:
-        while True:
-            try:
-                return await outlast.halt("how many?", int)
-            except Undecodable:
-                continue
-
-    async with app(asks) as testing:
-        run = await testing.start(asks())
-        await testing.clock.settle()
-        await run.resume("many")
-        await testing.clock.settle()
-        await run.resume(3)
-        assert await run.result() == 3
 
 
 @pytest.mark.proves("I28")

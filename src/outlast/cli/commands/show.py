@@ -135,9 +135,9 @@ async def why_command(session: Session, *, run_id: str) -> None:
         run = await find_run(store, run_id)
         history = await store.history(run.id)
         parts = outline(history, ended=run.status.terminal)
-        inbox = 0
+        items = []
         if Capability.INBOX in store.capabilities:
-            inbox = len(await store.inbox(run.id, limit=1_000))
+            items = await store.inbox(run.id, limit=1_000)
         queue = None
         if run.wait_kind == "queue":
             [queue] = await Queues(store).stats(run.queue)
@@ -151,7 +151,8 @@ async def why_command(session: Session, *, run_id: str) -> None:
             run,
             parts,
             now=await store.now(),
-            inbox=inbox,
+            inbox=len(items),
+            signals=[item.name for item in items if item.kind == "signal"],
             queue=queue,
             steps=steps,
             workers=workers,

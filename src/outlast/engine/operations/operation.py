@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
-from outlast.errors import Undecodable
 from outlast.model.event import Event
 from outlast.model.payloads import Payload
-from outlast.ports.codec import Codec
 
 if TYPE_CHECKING:
     from outlast.engine.replay.execution import Execution
@@ -75,14 +73,6 @@ class Operation(ABC):
         """Return the answer to the code, if it still waits."""
         if self.future is not None and not self.future.done():
             self.future.set_result(value)
-
-    def resolve_decoded(self, codec: Codec, data: Raw | None, type: Any, where: str) -> None:
-        """Decode a message and return it to the code. If it does not fit the type, the code gets the error: it can
-        wait again, and the sender no longer waits."""
-        try:
-            self.resolve(codec.decode(data or Raw(b"null"), type, where=where))
-        except Undecodable as error:
-            self.reject(error)
 
     def reject(self, error: BaseException) -> None:
         """Raise an error where the code waits, if it still does."""

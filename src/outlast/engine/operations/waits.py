@@ -4,7 +4,8 @@
 because the run loop has no other clock. A timer that never fires, as of ``asyncio.sleep(math.inf)``, is not recorded.
 
 A signal stays in the inbox until the code waits for its name: the first wait gets the oldest signal
-(`runner.inbox_reader`). Receiving it removes it from the inbox in the commit that records it.
+(`runner.inbox_reader`). Receiving it removes it from the inbox in the commit that records it. A message that does not
+have the type that the code waits for is recorded as rejected, and the code waits on.
 
 A halted run shows data to a person and waits until it is resumed with a value.
 """
@@ -19,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from outlast.engine.operations.operation import Operation
-from outlast.errors import InvalidValue, SignalTimeout
+from outlast.errors import InvalidValue, SignalTimeout, Undecodable
 from outlast.model.event import Event
 from outlast.model.payloads import (
+    NULL,
     HaltResumed,
     HaltStarted,
     Payload,
@@ -75,7 +77,31 @@ def start_timer(
     return lambda: execution.abandon(timer)
 
 
-class SignalWait(Operation):
+class MessageWait(Operation):
+    """A wait for a message of a type."""
+
+    _execution: Execution
+    _type: Any
+    _what: str
+    """What errors call the message."""
+
+    def decoded(self, data: Raw | None) -> Any:
+        """The message as the code gets it. A recorded one that does not fit any more is `Undecodable`: the code
+        does not fit its history, and the run is parked."""
+        return self._execution.codec.decode(data or NULL, self._type, where=self._what)
+
+    def problem_of(self, data: Raw | None) -> str | None:
+        """Why a message does not have the type that the code waits for; None if it has it. A message that this
+        process cannot read at all (a key or a transform is missing) is `Undecodable`."""
+        try:
+            self.decoded(data)
+        except Undecodable as error:
+            self._execution.codec.decode(data or NULL, where=self._what)
+            return str(error)
+        return None
+
+
+class SignalWait(MessageWait):
     """A wait for one signal."""
 
     wait_kind = "signal"
@@ -86,6 +112,7 @@ class SignalWait(Operation):
         self.due = None if timeout is None else moment_after(execution.now, timeout)
         self._execution = execution
         self._type = type
+        self._what = f"signal {signal!r}"
 
     def intent(self) -> Payload:
         return SignalWaiting(signal_name=self.signal, timeout_at=self.due)
@@ -95,9 +122,7 @@ class SignalWait(Operation):
             case SignalWaiting(timeout_at=timeout_at):
                 self.due = timeout_at
             case SignalReceived(payload=data):
-                self.resolve_decoded(
-                    self._execution.codec, data, self._type, f"signal {self.signal!r}"
-                )
+                self.resolve(self.decoded(data))
                 return True
             case SignalTimeoutEvent():
                 self.reject(SignalTimeout(self.signal))
@@ -105,11 +130,12 @@ class SignalWait(Operation):
         return False
 
 
-class HaltWait(Operation):
+class HaltWait(MessageWait):
     """A wait for a person."""
 
     name = "halt"
     wait_kind = "halt"
+    _what = "resume value"
 
     def __init__(self, execution: Execution, data: Any, type: Any) -> None:
         self._execution = execution
@@ -121,6 +147,6 @@ class HaltWait(Operation):
 
     def apply(self, event: Event, payload: Payload) -> bool:
         if isinstance(payload, HaltResumed):
-            self.resolve_decoded(self._execution.codec, payload.value, self._type, "resume value")
+            self.resolve(self.decoded(payload.value))
             return True
         return False

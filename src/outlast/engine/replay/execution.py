@@ -34,6 +34,7 @@ from outlast.model.event import Event, EventType, payload_of, to_event, type_of
 from outlast.model.ids import child_id
 from outlast.model.payloads import (
     CancelRequested,
+    MessageRejected,
     OperationAbandoned,
     Payload,
     UpdateAccepted,
@@ -197,6 +198,8 @@ class Execution:
                 if self.cancel_reason is None or not self.closing.has_failed:
                     self.cancel_reason = reason
                 self.closing.cancel(self.main, reason)
+            case MessageRejected():
+                pass  # it was set aside, and the code never saw it
             case UpdateAccepted() if self.updates.accept(event.step_name, payload):
                 pass
             case _:

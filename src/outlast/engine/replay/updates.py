@@ -57,13 +57,20 @@ class Updates:
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self._handlers: dict[str, Callable[..., Any]] = {}
+        self._types: dict[str, tuple[Any, Any]] = {}
         self._counts: dict[str, int] = {}
         self._open: dict[str, tuple[asyncio.Task[None], UpdateAccepted]] = {}
         self._is_closed = False
 
-    def on(self, name: str, handler: Callable[..., Any]) -> None:
-        """Answer updates called `name` with `handler` from now on."""
+    def on(
+        self, name: str, handler: Callable[..., Any], types: tuple[Any, Any] | None = None
+    ) -> None:
+        """Answer updates called `name` with `handler` from now on. `types` are those of its argument and answer, if
+        the update is declared; otherwise the annotations of the handler say them."""
         self._handlers[name] = handler
+        self._types.pop(name, None)
+        if types is not None:
+            self._types[name] = types
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,9 +113,16 @@ class Updates:
         execution, signature = self._execution, Signature(handler)
         output = error = None
         try:
-            given = [signature.decode_first(execution.codec, update.input)]
-            value = await self._call(handler, given if signature.takes_any else [])
-            output = signature.encode_answer(execution.codec, value)
+            codec, types = execution.codec, self._types.get(update.name)
+            if types is None:
+                given = signature.decode_first(codec, update.input)
+            else:
+                given = codec.decode(update.input, types[0], where=f"update {update.name!r}")
+            value = await self._call(handler, [given] if signature.takes_any else [])
+            if types is None:
+                output = signature.encode_answer(codec, value)
+            else:
+                output = codec.encode(value, types[1], where=f"answer to update {update.name!r}")
         except ContinueAsNew:
             error = "continue_as_new() works in the workflow itself, not in an update's handler"
         except asyncio.CancelledError:

@@ -21,7 +21,8 @@ from outlast.engine.operations.step import (
     StepReport,
     stop_failure,
 )
-from outlast.engine.operations.waits import HaltWait, SignalWait
+from outlast.engine.operations.waits import HaltWait, MessageWait, SignalWait
+from outlast.engine.replay.error_text import storable
 from outlast.engine.replay.execution import Execution
 from outlast.errors import ContinueAsNew
 from outlast.model.json import from_json
@@ -30,6 +31,8 @@ from outlast.model.payloads import (
     ChildCompleted,
     ChildFailedEvent,
     HaltResumed,
+    MessageRejected,
+    Payload,
     SignalReceived,
     StepCompleted,
     StepLost,
@@ -170,7 +173,7 @@ class InboxReader:
                 halt = self._halt(item.name)
                 if halt is not None:
                     resumed = HaltResumed(value=item.data or Raw(b"null"))
-                    execution.deliver(resumed, now, key=halt.key)
+                    execution.deliver(_checked(halt, item, resumed), now, key=halt.key)
             case "admit":
                 pass  # it was admitted from its queue, and has started
             case "receipt":
@@ -303,7 +306,8 @@ class UnmatchedMessages:
             item = self._take(kind, name, execution)
             if kind == "signal":
                 received = SignalReceived(signal_name=name, payload=item.data)
-                execution.deliver(received, now, key=waits[name])
+                wait = waits[name]
+                execution.deliver(_checked(wait, item, received), now, key=wait.key)
             else:
                 input = item.data or Raw(b"null")
                 # An update that a retry sent again names the original one.
@@ -321,10 +325,20 @@ class UnmatchedMessages:
         return item
 
 
-def _waits(execution: Execution) -> dict[str, str]:
-    """The keys of the waits for signals, by name: of several for one name, the first."""
-    waits: dict[str, str] = {}
+def _waits(execution: Execution) -> dict[str, SignalWait]:
+    """The waits for signals, by name: of several for one name, the first."""
+    waits: dict[str, SignalWait] = {}
     for wait in execution.open.values():
         if isinstance(wait, SignalWait):
-            waits.setdefault(wait.signal, wait.key)
+            waits.setdefault(wait.signal, wait)
     return waits
+
+
+def _checked(wait: MessageWait, item: Item, delivery: Payload) -> Payload:
+    """The delivery of a message that has the type which the code waits for; otherwise its rejection."""
+    problem = wait.problem_of(item.data)
+    if problem is None:
+        return delivery
+    kind = "answer" if item.kind == "resume" else item.kind
+    log.warning("a message was rejected, and the code waits on: %s", problem)
+    return MessageRejected(kind=kind, name=item.name, value=item.data, error=storable(problem))

@@ -57,6 +57,7 @@ EXAMPLES: list[tuple[str, Payload]] = [
     ("K-17", payloads.LoopIterated(iteration=3, state=VALUE)),
     ("K-17", payloads.UpdateAccepted(update_id="u", name="price", input=VALUE)),
     ("K-17", payloads.UpdateCompleted(update_id="u", output=VALUE)),
+    ("K-17", payloads.MessageRejected(kind="signal", name="paid", value=VALUE, error="no")),
     ("K-17", payloads.WorkflowMoved(moved_to="sqlite:///other.db", state="0" * 64)),
 ]
 

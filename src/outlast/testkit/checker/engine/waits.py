@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from outlast.model.payloads import (
+    MessageRejected,
     OperationAbandoned,
     SignalReceived,
     SignalTimeoutEvent,
@@ -91,11 +92,12 @@ def _as_sent(attempt: Attempt, items: dict[int, Item]) -> Iterator[Violation]:
     commit = attempt.commit
     consumed = [items[number] for number in commit.consumes if number in items]
     taken = [(item.name, bytes(item.data or b"")) for item in consumed if item.kind == "signal"]
-    received = [
-        (payload.signal_name, bytes(payload.payload or b""))
-        for _, payload in readable(commit.events)
-        if isinstance(payload, SignalReceived)
-    ]
+    received = []
+    for _, payload in readable(commit.events):
+        if isinstance(payload, SignalReceived):
+            received.append((payload.signal_name, bytes(payload.payload or b"")))
+        elif isinstance(payload, MessageRejected) and payload.kind == "signal":
+            received.append((payload.name, bytes(payload.value or b"")))
     # One whose receipt was lost may be among them: its content is not known.
     unknown = sum(number not in items for number in commit.consumes)
     if len(received) > len(taken) + unknown or any(one not in received for one in taken):
