@@ -358,14 +358,14 @@ MUTANTS = [
     ),
     Mutant(
         "memory: a deletion takes an open run that went on",
-        "stores/memory/optional.py",
+        "stores/memory/delete.py",
         "not in (tables.lives[id].run.commit_id, None)\n",
         '== "unseen"\n',
         kit(AS_SEEN),
     ),
     Mutant(
         "memory: a deletion delivers nothing",
-        "stores/memory/optional.py",
+        "stores/memory/delete.py",
         "            for send in sends:\n                deliver(tables, send, now)\n",
         "",
         kit(AS_SEEN),

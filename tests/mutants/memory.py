@@ -6,8 +6,6 @@ from outlast.testkit.mutation import Mutant
 
 COMMIT = "stores/memory/commit.py"
 TABLES = "stores/memory/tables.py"
-STORE = "stores/memory/store.py"
-DETAILS = "stores/memory/optional.py"
 TESTS = ("tests/stores/conformance/test_memory.py",)
 
 MUTANTS = [
@@ -319,7 +317,7 @@ MUTANTS = [
     ),
     Mutant(
         "items are sent though the task is lost",
-        DETAILS,
+        "stores/memory/inbox.py",
         "                    raise Fenced(claim.subject, token=claim.token)",
         "                    continue",
         TESTS,
@@ -327,70 +325,70 @@ MUTANTS = [
     # -- claims -------------------------------------------------------------------------------
     Mutant(
         "a live claim is taken over",
-        STORE,
+        "stores/memory/claims.py",
         "run.claimed_until > now\n",
         "run.claimed_until < now\n",
         TESTS,
     ),
     Mutant(
         "an expired claim is never taken over",
-        STORE,
+        "stores/memory/claims.py",
         "run.claimed_until is not None and run.claimed_until > now\n",
         "run.claimed_until is not None\n",
         TESTS,
     ),
     Mutant(
         "the same token again",
-        STORE,
+        "stores/memory/claims.py",
         "                token = tables.next_token()",
         "                token = max(tables.token, 1)",
         TESTS,
     ),
     Mutant(
         "a run is claimed before its time",
-        STORE,
+        "stores/memory/claims.py",
         "    return run.runnable_at is not None and run.runnable_at <= now",
         "    return run.runnable_at is not None",
         TESTS,
     ),
     Mutant(
         "an ended run is claimed",
-        STORE,
+        "stores/memory/claims.py",
         "                and not life.run.status.terminal\n                and not _held(life.run, now)",
         "                and not _held(life.run, now)",
         TESTS,
     ),
     Mutant(
         "runs without code are claimed",
-        STORE,
+        "stores/memory/claims.py",
         "                and (workflows is None or life.run.workflow in workflows)\n",
         "",
         TESTS,
     ),
     Mutant(
         "the last to be due is claimed first",
-        STORE,
+        "stores/memory/claims.py",
         "            for life in sorted(claimable, key=_due)[:limit]:",
         "            for life in sorted(claimable, key=_due, reverse=True)[:limit]:",
         TESTS,
     ),
     Mutant(
         "a lost claim is renewed",
-        STORE,
+        "stores/memory/claims.py",
         "life.run.uid != claim.uid or life.run.token != claim.token:",
         "life.run.uid != claim.uid:",
         TESTS,
     ),
     Mutant(
         "a released claim is renewed",
-        STORE,
+        "stores/memory/claims.py",
         "    return life if life.run.owner is not None else None",
         "    return life",
         TESTS,
     ),
     Mutant(
         "a claim without lease gets one",
-        STORE,
+        "stores/memory/claims.py",
         "                    if queued is not None and queued.claimed_until is not None:",
         "                    if queued is not None:",
         TESTS,
@@ -405,7 +403,7 @@ MUTANTS = [
     # -- finding, deleting, retention -----------------------------------------------------------
     Mutant(
         "filtered after the limit",
-        STORE,
+        "stores/memory/find.py",
         "            found = [life.run for life in tables.lives.values() if query.matches(life.run)]\n",
         "            found = [life.run for life in tables.lives.values()][: query.limit]\n"
         "            found = [run for run in found if query.matches(run)]\n",
@@ -413,21 +411,21 @@ MUTANTS = [
     ),
     Mutant(
         "the oldest first",
-        STORE,
+        "stores/memory/find.py",
         "        found.sort(key=order.position, reverse=not order.ascending)",
         "        found.sort(key=order.position, reverse=order.ascending)",
         TESTS,
     ),
     Mutant(
         "a page repeats the last run",
-        STORE,
+        "stores/memory/find.py",
         "if order.is_past(order.position(run), last)]",
         "if not order.is_past(last, order.position(run))]",
         TESTS,
     ),
     Mutant(
         "there is always another page",
-        STORE,
+        "stores/memory/find.py",
         "cursor_of(page[-1], order) if len(found) > len(page) else None)",
         "cursor_of(page[-1], order) if page else None)",
         TESTS,
@@ -476,7 +474,7 @@ MUTANTS = [
     ),
     Mutant(
         "retention deletes the living",
-        DETAILS,
+        "stores/memory/delete.py",
         "    if run.ended_at is None or run.ended_at >= before or SEPARATOR in run.id:\n"
         "        return False\n",
         "    if run.updated_at >= before or SEPARATOR in run.id:\n"
@@ -487,42 +485,42 @@ MUTANTS = [
     ),
     Mutant(
         "retention deletes what is being moved",
-        DETAILS,
+        "stores/memory/delete.py",
         "    if not run.is_over or (parent is not None and not parent.run.is_over):",
         "    if parent is not None and not parent.run.is_over:",
         TESTS,
     ),
     Mutant(
         "retention deletes the parent of the living",
-        DETAILS,
+        "stores/memory/delete.py",
         "    return all(life.run.is_over for id, life in tables.lives.items() if id.startswith(below))",
         "    return bool(below)",
         TESTS,
     ),
     Mutant(
         "retention deletes children",
-        DETAILS,
+        "stores/memory/delete.py",
         " or run.ended_at >= before or SEPARATOR in run.id:",
         " or run.ended_at >= before:",
         TESTS,
     ),
     Mutant(
         "retention looks at no status",
-        DETAILS,
+        "stores/memory/delete.py",
         " and (not status or life.run.status in status)",
         "",
         TESTS,
     ),
     Mutant(
         "a key is bound twice",
-        DETAILS,
+        "stores/memory/run_details.py",
         "            if bound is None:\n",
         "            if bound is None or bound[1] is None:\n",
         TESTS,
     ),
     Mutant(
         "a fired timer is due",
-        DETAILS,
+        "stores/memory/run_details.py",
         "                if not timer.fired and timer.fire_at <= moment",
         "                if timer.fire_at <= moment",
         TESTS,

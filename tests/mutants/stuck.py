@@ -64,7 +64,7 @@ MUTANTS = [
     # -- claims ----------------------------------------------------------------------------------
     Mutant(
         "memory hands code what it has rejected",
-        "stores/memory/store.py",
+        "stores/memory/claims.py",
         " and run.runnable_at <= now and run.may_try(code)\n",
         " and run.runnable_at <= now\n",
         (f"tests/stores/conformance/test_memory.py::TestMemoryStore::{CODE}",),

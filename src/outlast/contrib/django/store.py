@@ -24,7 +24,7 @@ from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import PREFIX, prefixed
 from outlast.stores.sqlite.connection_worker import Work
 from outlast.stores.sqlite.schema import query
-from outlast.stores.sqlite.transaction import BorrowedStore
+from outlast.stores.sqlite.transaction import TransactionStore
 from outlast.stores.sqlite.wal import WalCheckpointer
 
 
@@ -124,10 +124,10 @@ class DjangoSqliteStore(SqliteStore):
             async def borrow(work: Work[T], /) -> T:
                 return await held.run(lambda: work(connections[self.alias].connection))
 
-            yield held, BorrowedStore(self, borrow)
+            yield held, TransactionStore(self, borrow)
 
 
-class SqliteThreadStore(WakingStore, BorrowedStore):
+class SqliteThreadStore(WakingStore, TransactionStore):
     """The store on the connection of the calling thread, in its transaction."""
 
     def __init__(self, alias: str) -> None:

@@ -198,7 +198,7 @@ def _store_in(hands: _ServingThread, settings: Settings, clock: Clock) -> Store:
         store: Any = OnPostgres(lender, HeldSource(HeldTransaction(alias, hands)))
     else:
         from outlast.contrib.django.store import lender_of, on_connection
-        from outlast.stores.sqlite.transaction import BorrowedStore as SqliteBorrowed
+        from outlast.stores.sqlite.transaction import TransactionStore as SqliteBorrowed
 
         class OnSqlite(_Transactions, SqliteBorrowed):
             pass

@@ -36,13 +36,13 @@ from outlast.stores.sqlite.connection import PREFIX, Connection, connect
 from outlast.stores.sqlite.connection_worker import Work
 from outlast.stores.sqlite.database import UNKNOWN_ROWS
 from outlast.stores.sqlite.projection import install
-from outlast.stores.sqlite.transaction import Borrow, BorrowedStore
+from outlast.stores.sqlite.transaction import Borrow, TransactionStore
 from outlast.stores.sqlite.wal import WalCheckpointer
 
 T = TypeVar("T")
 
 
-class SqlAlchemySqliteStore(JoiningStore[BorrowedStore], SqliteStore):
+class SqlAlchemySqliteStore(JoiningStore[TransactionStore], SqliteStore):
     """A `SqliteStore` in the file of an application."""
 
     def __init__(
@@ -86,11 +86,11 @@ class SqlAlchemySqliteStore(JoiningStore[BorrowedStore], SqliteStore):
                 await self.close()
                 raise
 
-    def _inside(self, transaction: Transaction) -> BorrowedStore:
+    def _inside(self, transaction: Transaction) -> TransactionStore:
         return _Borrowed(self, transaction)
 
 
-class _Borrowed(BorrowedStore):
+class _Borrowed(TransactionStore):
     def __init__(self, store: SqlAlchemySqliteStore, transaction: Transaction) -> None:
         super().__init__(store, _borrow(store.binding, transaction))
         self._transaction = transaction

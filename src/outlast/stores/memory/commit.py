@@ -15,7 +15,19 @@ from outlast.model.ids import root_of
 from outlast.model.run import Run
 from outlast.model.run_contents import RECEIPTS_CARRIED, Receipt, Send
 from outlast.model.times import EPOCH
-from outlast.stores.memory.tables import Life, Tables, private
+from outlast.stores.memory.tables import Life, Tables, TableStore, private
+
+
+class MemoryCommit(TableStore):
+    """The one write."""
+
+    async def commit(
+        self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Outcome]:
+        with self._locked() as tables:
+            outcomes = commit_all(tables, commits, self.clock.now(), atomic=atomic)
+        self.announce(commits, outcomes)
+        return outcomes
 
 
 def commit_all(

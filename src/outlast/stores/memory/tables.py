@@ -1,9 +1,11 @@
-"""Tables: the data of the memory store. Dicts, one lock, and a counter of tokens."""
+"""Tables: the data of the memory store. Dicts, one lock, and a counter of tokens. `TableStore` is the base of the
+store's parts."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -11,6 +13,7 @@ from typing import TypeVar, get_type_hints
 
 import msgspec
 
+from outlast.errors import StoreClosed
 from outlast.model.claim import Claim, Worker
 from outlast.model.commit_rules import Head
 from outlast.model.event import Event
@@ -20,6 +23,8 @@ from outlast.model.run import Run
 from outlast.model.run_contents import Activity, DeadTask, Entry, Fact, Item, Task, Timer
 from outlast.model.snapshot import Snapshot
 from outlast.model.times import EPOCH
+from outlast.ports.clock import Clock, steady
+from outlast.ports.store import Store
 
 
 @dataclass
@@ -204,3 +209,24 @@ class Tables:
             for name in [name for name in self.facts if name[0] == run_id]:
                 del self.facts[name]
         return run_id in gone
+
+
+class TableStore(Store):
+    """The constructor of the store, which all its parts share (claims.py, inbox.py, …)."""
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        super().__init__(clock=steady(clock))
+        self._tables = Tables()
+        self._closed = False
+
+    @contextmanager
+    def _locked(self) -> Iterator[Tables]:
+        with self._tables.lock:
+            if self._closed:
+                raise StoreClosed("this store is closed: open it again, or close it later")
+            yield self._tables
+
+    @contextmanager
+    def _life(self, run_id: str) -> Iterator[Life | None]:
+        with self._locked() as tables:
+            yield tables.lives.get(run_id)

@@ -5,7 +5,8 @@
     store.py, queue.py        the ports
         │ functions of a connection, one file for each topic: commit, claims, inbox, tasks,
         │ fair_queue, queue_stats, find, delete, run_details, registry, transfer
-    database.py               opens and closes the file; a call is a read or a write
+    session.py                the use of the file by one store or queue; a call is a read or a write
+    database.py               opens and closes the file
         ├── writer.py         one transaction at a time: in the event loop if commits are fast, else
         │                     in a thread; small writes share one (write_batching.py)
         ├── connection_worker.py   reads, the same way

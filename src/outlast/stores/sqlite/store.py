@@ -22,7 +22,7 @@ from outlast.stores.sqlite.tasks import SqliteTasks
 from outlast.stores.sqlite.transfer import SqliteTransfer
 
 if TYPE_CHECKING:
-    from outlast.stores.sqlite.transaction import BorrowedStore
+    from outlast.stores.sqlite.transaction import TransactionStore
 
 log = logging.getLogger("outlast.sqlite")
 
@@ -78,13 +78,13 @@ class SqliteStore(
         sibling.notifier, sibling.durability = self.notifier, self.durability
         return sibling
 
-    def on(self, connection: Connection) -> BorrowedStore:
+    def on(self, connection: Connection) -> TransactionStore:
         """This store inside a transaction of yours, on a connection to the same file: starts, signals
         and tasks are committed with your data, or not at all. Start it with BEGIN IMMEDIATE, and use
         the store before it ends."""
-        from outlast.stores.sqlite.transaction import BorrowedStore, on_connection
+        from outlast.stores.sqlite.transaction import TransactionStore, on_connection
 
-        return BorrowedStore(self, on_connection(connection))
+        return TransactionStore(self, on_connection(connection))
 
     def describe(self) -> dict[str, object]:
         """Version of SQLite and whether it has the WAL-reset race, modes, sizes, schema."""

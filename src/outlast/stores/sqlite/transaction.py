@@ -1,4 +1,4 @@
-"""BorrowedStore: the store on a transaction of the user's, committed with the user's data or not at all.
+"""TransactionStore: the store on a transaction of the user's, committed with the user's data or not at all.
 
 Its functions run on the user's connection. Each write is a savepoint: a refusal or an error leaves the
 transaction as it was. The first write takes the writer's lock, as BEGIN IMMEDIATE would have; from then
@@ -52,7 +52,7 @@ def on_connection(connection: Any) -> Borrow:
     return borrow
 
 
-class BorrowedStore(SqliteStore):
+class TransactionStore(SqliteStore):
     """What `SqliteStore.on` returns. It is open as long as the transaction is."""
 
     def __init__(self, store: SqliteStore, borrow: Borrow) -> None:
