@@ -83,7 +83,7 @@ def client_of(store: Store) -> Client:
     return Client(store, codec=JsonCodec())
 
 
-def told_of(store: Store) -> dict[str, Any]:
+def description_of(store: Store) -> dict[str, Any]:
     """The description that a store gives of itself; empty if it has none."""
     describe = getattr(store, "describe", None)
     return {} if describe is None else describe()

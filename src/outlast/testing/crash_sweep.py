@@ -1,6 +1,4 @@
-"""Residency policies for tests: a snapshot, an eviction, or both at every commit.
-
-crash_everywhere: checks that a workflow ends the same way wherever its process crashes.
+"""crash_everywhere: checks that a workflow ends the same way wherever its process crashes.
 
 ::
 
@@ -13,7 +11,7 @@ after it, or gets an error although the call was carried out. A new process take
 of the dead one has expired. The outcome must always be the same: results, histories up to the number
 of attempts, and what `observe` returns; and no recorded step may run again. The sweep runs twice: as in
 production, and with a snapshot and an eviction at every commit, so that a short workflow covers what
-happens to a long one. Each process has its own random seed, the same in each sweep.
+happens to a long one (`RESIDENCIES`). Each process has its own random seed, the same in each sweep.
 """
 
 from __future__ import annotations
@@ -44,12 +42,6 @@ RESIDENCIES = {
     "evictions": EVICTIONS,
     "both": HARSH,
 }
-
-
-def residency_for(number: int) -> ResidencyPolicy:
-    """One of the policies, by number."""
-    kinds = list(RESIDENCIES.values())
-    return kinds[number % len(kinds)]
 
 
 __all__ = [
@@ -168,6 +160,12 @@ async def crash_everywhere(
     if findings:
         raise CrashesDiffer(workflow.name, sweep.crashes, findings)
     return sweep
+
+
+def residency_for(number: int) -> ResidencyPolicy:
+    """One of the policies, by number."""
+    kinds = list(RESIDENCIES.values())
+    return kinds[number % len(kinds)]
 
 
 def _suffix(residency: ResidencyPolicy, before: str = "") -> str:

@@ -1,7 +1,7 @@
-"""ScenarioResult: how a scenario ended, and the differences between two endings as text.
+"""What a scenario leaves: `Ending`, the final state of its runs, and `EffectLedger`, the step functions that ran.
 
-EffectLedger: which step functions ran, in which process and when. It is kept outside the store, so
-that a checker can compare the two.
+`differences` compares two endings and returns the differences as text. The ledger says which step functions
+ran, in which process and when. It is outside the store, so that a checker can compare the two.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""ManualClock: time that stands still until a test moves it.
-
-VirtualClock: jumps to the next sleeper when nothing is in flight.
+"""VirtualClock: a clock that jumps to the next sleeper when nothing is in flight. ManualClock, its base, stands
+still until a test advances it.
 
 ::
 

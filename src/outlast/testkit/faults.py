@@ -4,7 +4,7 @@
 
     store = FaultyStore(MemoryStore(), Nth(7, Fault.LOST_ANSWER))
 
-The seventh call of the port is then carried out, and its caller is told that nobody knows. To try
+The seventh call of the port is then carried out, and its caller gets `UnknownOutcome`. To try
 every call of a scenario with every fault, run it once with `Never`, count `store.sites`, and run it
 again for each place and kind::
 
@@ -36,10 +36,10 @@ T = TypeVar("T")
 class Fault(StrEnum):
     """What can become of a call."""
 
-    REFUSED = "refused"  # nothing is done, and the caller is told so: Busy
+    REFUSED = "refused"  # the call is not carried out: Busy
     AWAY = "away"  # nothing is done, because the store cannot be reached: Unavailable
-    LOST_REQUEST = "lost request"  # nothing is done, and nobody knows: UnknownOutcome
-    LOST_ANSWER = "lost answer"  # it is done, and nobody knows: UnknownOutcome
+    LOST_REQUEST = "lost request"  # the call is not carried out: UnknownOutcome
+    LOST_ANSWER = "lost answer"  # the call is carried out: UnknownOutcome
     DUPLICATED = "duplicated"  # it is done twice; the caller hears the second answer
     DELAYED = "delayed"  # others go first, and time passes
     CANCELLED_BEFORE = "cancelled before"  # the caller is cancelled, and nothing was done

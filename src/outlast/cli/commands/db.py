@@ -6,7 +6,7 @@ import click
 
 from outlast.cli.main import Exit
 from outlast.cli.output import Progress
-from outlast.cli.session import Session, told_of, with_session
+from outlast.cli.session import Session, description_of, with_session
 from outlast.errors import OutlastError
 from outlast.model.event import PAYLOADS, payload_of
 from outlast.model.query import RunQuery
@@ -28,7 +28,7 @@ async def db_upgrade(session: Session) -> None:
       outlast db upgrade --store sqlite:///shop.db
     """
     async with session.store(create=True) as store:
-        told = told_of(store)
+        told = description_of(store)
     version = told.get("schema_version", "")
     if session.out.json:
         session.out.value({"store": session.place.shown, "schema_version": version})

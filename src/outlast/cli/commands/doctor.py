@@ -15,7 +15,7 @@ from outlast.cli.commands.queue import queue_names
 from outlast.cli.commands.worker import workers_of
 from outlast.cli.main import Exit
 from outlast.cli.output import ago, length, neutral
-from outlast.cli.session import Session, settings_here, told_of, with_session
+from outlast.cli.session import Session, description_of, settings_here, with_session
 from outlast.errors import OutlastError, Unsupported
 from outlast.model.run import MOVING, Run
 from outlast.ports.capabilities import Capability, Durability
@@ -222,7 +222,7 @@ MAX_WAKEUP_AGE_S, MAX_WAITING_WAKEUPS = 3_600, 1_000
 
 async def settings_of(store: Store) -> AsyncIterator[Finding]:
     """Findings about the settings of the store and its server."""
-    told = told_of(store)
+    told = description_of(store)
     level = store.durability
     safe = level >= Durability.POWER_LOSS
     yield Finding(

@@ -8,7 +8,7 @@
     assert check(Evidence(ops=log.ops, dumps=[await dump(inner)])) == []
 
 It knows nothing of how a store works, only what it promises: each function below is one invariant,
-under its number, told in its first line. What it cannot decide from the evidence it lets pass, so
+under its number, stated in the first line of its docstring. What it cannot decide from the evidence it lets pass, so
 a violation is always one.
 """
 

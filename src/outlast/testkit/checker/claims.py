@@ -10,7 +10,7 @@ from outlast.testkit.checker.evidence import Case, Fate, Op, Violation, position
 
 
 def one_committer_per_token(case: Case) -> Iterator[Violation]:
-    """I5: a token has one owner, and once a newer one is out nobody writes under an older one."""
+    """I5: a token has one owner, and after a newer claim no commit is written under an older token."""
     owners: dict[int, Claim] = {}
     for _, claim in case.claims:
         known = owners.setdefault(claim.token, claim)
@@ -71,7 +71,7 @@ def tokens_only_grow(case: Case) -> Iterator[Violation]:
 
 
 def one_start_per_life(case: Case) -> Iterator[Violation]:
-    """I11: of many who start a run with one id, one does; the others are told who."""
+    """I11: of many concurrent starts with one id, one creates the run; the others get its uid."""
     begun: dict[str, str] = {}
     for attempt in case.attempts:
         commit = attempt.commit

@@ -52,7 +52,7 @@ class Op(Struct, frozen=True, kw_only=True):
 
 class Effect(Struct, frozen=True, kw_only=True):
     """A line of the ledger outside the store: a step's body ran. `ended` is None if it never did.
-    `attempt` and `uid` are 0 and empty if nobody knows. A `stale` one ran in a process that had
+    `attempt` and `uid` are 0 and empty if they are unknown. A `stale` one ran in a process that had
     lost the run and could not know it yet."""
 
     run_id: str
@@ -66,7 +66,7 @@ class Effect(Struct, frozen=True, kw_only=True):
 
 class Evidence(Struct, frozen=True, kw_only=True):
     """All that a checker looks at. `dumps` are in the order of time; the last is the final one.
-    `complete` says that nobody wrote to the store but the clients of this log, `settled` that when
+    `complete` says that only the clients of this log wrote to the store, `settled` that when
     the final dump was made nothing was under way and nothing more would happen by itself."""
 
     dumps: Sequence[Dump]
@@ -124,7 +124,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
     @property
     def acked(self) -> int:
-        """The tick from which on somebody knew that it had happened."""
+        """The first tick at which a client knew that it had happened."""
         return min(op.ended for op in self.ops if op.fate is Fate.OK)
 
 
@@ -188,7 +188,7 @@ class Case:
 
     @cached_property
     def forced(self) -> frozenset[str]:
-        """The ids of events that were written by somebody who took the run away: a terminate."""
+        """The ids of events of commits that revoked the owner's claim: a terminate."""
         forced = (attempt.commit for attempt in self.attempts if attempt.commit.force)
         return frozenset(event.id for commit in forced for event in commit.events)
 
@@ -220,7 +220,7 @@ class Case:
         return found if found is not None and uid in (None, found.run.uid) else None
 
     def may_be_gone(self, run_id: str) -> bool:
-        """Whether somebody deleted or replaced that run or one above it, or may have."""
+        """Whether a client has deleted or replaced that run or an ancestor, or may have."""
         return any(
             op.fate is not Fate.FAILED
             and (target is None or run_id == target or run_id.startswith(target + SEPARATOR))
@@ -228,14 +228,14 @@ class Case:
         )
 
     def holds(self, attempt: Attempt) -> RunDump | None:
-        """The life that has the events of a commit, or None. Without events nobody can tell."""
+        """The life that has the events of a commit, or None; None also for a commit without events."""
         dumped = self.life(attempt.commit.run_id, attempt.uid)
         if dumped is None or not attempt.commit.events:
             return None
         ids = {event.id for event in dumped.events}
         return dumped if any(event.id in ids for event in attempt.commit.events) else None
 
-    def told(self, run_id: str) -> list[tuple[Event, Payload]]:
+    def typed_events(self, run_id: str) -> list[tuple[Event, Payload]]:
         """The final history of a run with what its events say, as far as anybody can read it."""
         if run_id not in self._told:
             dumped = self.final.runs.get(run_id)
@@ -246,7 +246,7 @@ class Case:
     @cached_property
     def durable(self) -> list[tuple[int, Event]]:
         """Every event that was written, with the tick from which on a process may have known. If
-        no answer came, somebody may have read it as soon as the call was made."""
+        no answer came, another client may have read it as soon as the call was made."""
         written = {event.id for dumped in self.final.runs.values() for event in dumped.events}
         return [
             (op.ended if isinstance(op.result, Committed) else op.begun, event)
@@ -274,7 +274,7 @@ def ends(commit: Commit) -> bool:
 
 
 def readable(events: Sequence[Event]) -> Iterator[tuple[Event, Payload]]:
-    """Events with what they say; one that nobody can read is passed over."""
+    """Events with their payloads; events that cannot be decoded are skipped."""
     for event in events:
         with suppress(Undecodable):
             yield event, payload_of(event)

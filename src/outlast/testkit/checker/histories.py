@@ -71,7 +71,7 @@ def no_acked_loss(case: Case) -> Iterator[Violation]:
 
 
 def no_phantoms(case: Case) -> Iterator[Violation]:
-    """I4: every event and item was sent by somebody who was not refused, and is as it was sent."""
+    """I4: every event and item was sent by a call that was not refused, and is unchanged."""
     if not case.evidence.complete:
         return
     events: dict[tuple[str, str], list[tuple[Fate, Event]]] = {}
@@ -112,7 +112,7 @@ def one_completion_per_step(case: Case) -> Iterator[Violation]:
 
 
 def terminal_is_final(case: Case) -> Iterator[Violation]:
-    """I18: a run ends once, nothing comes after, and nobody opens it again."""
+    """I18: a run ends once, no event follows, and no commit reopens it."""
     for id, dumped in case.final.runs.items():
         endings = [event for event in dumped.events if event.type in ENDINGS]
         if len(endings) > 1:

@@ -149,7 +149,7 @@ class Endings(StoreContract):
 
     @pytest.mark.proves("I18", "C-10")
     async def test_the_end_releases_the_claim(self, store: Store) -> None:
-        """An ended run is nobody's: not held, not runnable, not to be claimed, even by its id."""
+        """An ended run has no owner, is not runnable, and cannot be claimed, even by its id."""
         await begin_runnable(store, "r")
         claim = await take(store, "r")
         await finish(store, "r", token=claim.token)

@@ -58,7 +58,7 @@ class Leases(StoreContract):
 
     @pytest.mark.proves("C-28", "S-14")
     async def test_an_expired_claim_that_nobody_took_is_renewed(self, store: Store) -> None:
-        """A late owner goes on as if nothing had happened, if nobody has come."""
+        """An owner with an expired lease may continue if no other process has claimed the run."""
         await begin_runnable(store, "r")
         claim = await take(store, "r")
         await self.advance(store, 2 * TTL)
@@ -68,7 +68,7 @@ class Leases(StoreContract):
 
     @pytest.mark.proves("I5", "S-12")
     async def test_a_superseded_claim_is_not_renewed(self, store: Store) -> None:
-        """The old owner is told that it lost, and does not lengthen the new owner's lease."""
+        """A renewal by the old owner is refused, and does not extend the new owner's lease."""
         await begin_runnable(store, "r")
         old = await take(store, "r", owner="old")
         await self.advance(store, 2 * TTL)
@@ -127,7 +127,7 @@ class Leases(StoreContract):
 
     @pytest.mark.proves("S-06", "S-14")
     async def test_a_released_run_is_available_at_once(self, store: Store) -> None:
-        """Nobody has to wait for the lease of a claim that was given back."""
+        """After a release the run can be claimed without waiting for the lease to expire."""
         await begin_runnable(store, "r")
         claim = await take(store, "r")
         assert await store.release([claim]) == [True]

@@ -30,7 +30,7 @@ class QueueSuite:
     """Tasks come by priority, then readiness, then arrival. False for a best-effort order."""
 
     deduplicates: ClassVar[bool] = True
-    """A task that waits already is not added again. False where nobody can look inside."""
+    """A task that is already queued is not added again. False if the queue cannot check."""
 
     reuses_ids: ClassVar[bool] = True
     """The id of a task that is gone is free at once. False where it is remembered for a while."""

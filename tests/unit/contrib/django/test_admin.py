@@ -63,12 +63,12 @@ def test_a_run_is_shown_with_its_history(admin: Client) -> None:
 
 
 def test_a_damaged_value_does_not_spoil_the_page(admin: Client, alias: str) -> None:
-    """It says that it cannot be read."""
+    """It says that it cannot be decoded."""
     runs.start(doubled(4), id="d")
     with connections[alias].cursor() as cursor:
         cursor.execute("UPDATE outlast_run_details SET input = %s", [b"{damaged"])
     assert f"{RUNS}d/" in admin.get(RUNS).content.decode()
-    assert "cannot be read" in admin.get(f"{RUNS}d/change/").content.decode()
+    assert "cannot be decoded" in admin.get(f"{RUNS}d/change/").content.decode()
 
 
 def test_actions(admin: Client) -> None:

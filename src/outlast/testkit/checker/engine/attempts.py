@@ -22,7 +22,7 @@ from outlast.testkit.checker.evidence import Case, Effect, Violation, readable
 
 
 def commits_name_their_claim(case: Case) -> Iterator[Violation]:
-    """I5: whoever advances a run names its claim, its life and the last event that it knows."""
+    """I5: a commit that advances a run names the claim, the life and the last event that its owner knows."""
     for op in case.evidence.ops:
         commit = op.value
         if not isinstance(commit, Commit) or commit.create is not None or commit.force:
@@ -51,7 +51,7 @@ def items_run_at_least_once(case: Case) -> Iterator[Violation]:
     """I9: an item that is recorded as done was done."""
     done = {(one.run_id, one.step) for one in case.evidence.effects if one.ended is not None}
     for id in case.final.runs if done else ():
-        for event, payload in case.told(id):
+        for event, payload in case.typed_events(id):
             for index in payload.completed if isinstance(payload, MapProgress) else ():
                 if (id, key := f"{event.step_name}[{index}]") not in done:
                     if not case.may_be_gone(id) and not _is_copied(case, id):
@@ -115,7 +115,7 @@ def _miscounted(id: str, case: Case) -> Iterator[Violation]:
     losses: dict[str, int] = {}
     alone: dict[str, bool] = {}
     over: set[str] = set()
-    for event, payload in case.told(id):
+    for event, payload in case.typed_events(id):
         key = event.step_name
         match payload:
             case StepStarted(attempt=attempt, alone=is_alone):

@@ -16,11 +16,11 @@ from outlast.testkit.checker.evidence import Case, Violation
 
 
 def children_are_told_of(case: Case) -> Iterator[Violation]:
-    """I21: a child is begun once, its outcome reaches its parent once, none is left behind."""
+    """I21: a child is started once, its outcome reaches its parent once, and no child is orphaned."""
     for id, dumped in case.final.runs.items():
         spawned: dict[str, ChildSpawned] = {}
         open: dict[str, ChildSpawned] = {}
-        for event, payload in case.told(id):
+        for event, payload in case.typed_events(id):
             key = event.step_name
             match payload:
                 case ChildSpawned():

@@ -35,7 +35,7 @@ from outlast.testkit.dump import RunDump
 def record_tells_the_end(case: Case) -> Iterator[Violation]:
     """I13: status, result and error are those of the last event, and the first is the start."""
     for id, dumped in case.final.runs.items():
-        told, run = [payload for _, payload in case.told(id)], dumped.run
+        told, run = [payload for _, payload in case.typed_events(id)], dumped.run
         if len(told) < len(dumped.events) or not told:
             continue
         starts = [payload for payload in told if isinstance(payload, WorkflowStarted)]
@@ -73,7 +73,7 @@ def _same_outcome(run: Run, last: Payload) -> bool:
 
 
 def nothing_is_forgotten(case: Case) -> Iterator[Violation]:
-    """I24: when nothing more happens, whoever has not ended waits for what has not come yet."""
+    """I24: when the system is idle, each run that has not ended waits for a message or a time to come."""
     if not case.evidence.settled:
         return
     for id, dumped in case.final.runs.items():
@@ -111,9 +111,9 @@ def _forgotten(case: Case, dumped: RunDump) -> Iterator[str]:
 
 
 def _begun(case: Case, id: str) -> set[str]:
-    """The steps and maps that have begun, and have neither ended nor wait for another attempt."""
+    """The steps and maps that have started, and have neither ended nor wait for another attempt."""
     found: set[str] = set()
-    for event, payload in case.told(id):
+    for event, payload in case.typed_events(id):
         match payload:
             case StepStarted() | MapStarted():
                 found.add(event.step_name)
@@ -133,7 +133,7 @@ def _open(case: Case, id: str) -> tuple[list[datetime], set[str], list[str]]:
     due: dict[str, datetime | None] = {}
     signals: dict[str, str] = {}
     children: dict[str, str] = {}
-    for event, payload in case.told(id):
+    for event, payload in case.typed_events(id):
         key = event.step_name
         match payload:
             case TimerStarted(fire_at=when):

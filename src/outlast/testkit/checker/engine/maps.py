@@ -16,7 +16,7 @@ def maps_are_complete_and_in_order(case: Case) -> Iterator[Violation]:
     for id in case.final.runs:
         counts: dict[str, int] = {}
         results: dict[str, dict[int, Raw | None]] = {}
-        for event, payload in case.told(id):
+        for event, payload in case.typed_events(id):
             key = event.step_name
             match payload:
                 case MapStarted(item_count=count):

@@ -23,7 +23,7 @@ from outlast.testkit.checker.evidence import Case, Violation
 
 UNDO = "undo/"
 _OF_THE_CODE = (StepStarted, StepCompleted, MapStarted, MapProgress, ChildSpawned, TimerStarted)
-"""What no code is left to ask for, and nothing is left to answer, once undoing has begun."""
+"""Events that must not occur after the compensation has started: no code is left to request them."""
 
 
 def undone_in_reverse(case: Case) -> Iterator[Violation]:
@@ -31,7 +31,7 @@ def undone_in_reverse(case: Case) -> Iterator[Violation]:
     for id in case.final.runs:
         done: list[str] = []
         undoing: _Undoing | None = None
-        for event, payload in case.told(id):
+        for event, payload in case.typed_events(id):
             key = event.step_name
             if undoing is not None:
                 for problem in undoing.take(key, payload, forced=event.id in case.forced):

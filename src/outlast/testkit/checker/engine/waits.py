@@ -25,7 +25,7 @@ def nothing_is_early(case: Case) -> Iterator[Violation]:
     for id in case.final.runs:
         due: dict[str, datetime | None] = {}
         waits: set[str] = set()
-        for event, payload in case.told(id):
+        for event, payload in case.typed_events(id):
             key = event.step_name
             match payload:
                 case TimerStarted(fire_at=when):
