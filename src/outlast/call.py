@@ -78,6 +78,11 @@ class Call(Coroutine[Any, Any, R_co]):
                 f"the call {name}(…) of {self._file}:{self._line} is awaited a second time: one call is "
                 f"one child run. Keep its result, or call {name}(…) again for another child"
             )
+        if self._execution is not execution:
+            raise WorkflowMisuse(
+                f"the call {name}(…) of {self._file}:{self._line} was made outside of the run that awaits it: a replay "
+                f"would await the same call a second time. Call {name}(…) in the workflow"
+            )
         operation = ChildRun(
             *(execution, self.workflow.definition, self.args, self.kwargs),
             id=id,

@@ -239,6 +239,11 @@ def map(
     list as `StepFailed` values. With `enough`, the map is over when so many have succeeded, and
     the others are None.
     """
+    if not isinstance(step, Step):
+        raise WorkflowMisuse(
+            f"map({step!r}, …) takes a step: decorate the function with @outlast.step. For a child run of each item: "
+            "asyncio.gather(*(order(item) for item in items))"
+        )
     found = list(items)
     return perform(
         lambda run: run.perform(

@@ -40,6 +40,13 @@ MUTANTS = [
         cases("a_generator_cleans_up"),
     ),
     Mutant(
+        "a call that was made outside of the run is awaited until a replay",
+        "call.py",
+        "        if self._execution is not execution:\n",
+        "        if False:\n",
+        ("tests/unit/engine/test_calls.py::test_a_call_is_awaited_in_the_run_that_made_it",),
+    ),
+    Mutant(
         "eviction is cancellation",
         UNWINDING,
         "            context.run(inner.close)\n",

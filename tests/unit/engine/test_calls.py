@@ -105,6 +105,34 @@ async def test_a_call_is_awaited_once() -> None:
             await run.result()
 
 
+async def test_a_call_is_awaited_in_the_run_that_made_it() -> None:
+    """A call that was made elsewhere is refused at its first await: a replay would find it used, and halt the run."""
+    made_before = greet("a")
+
+    @outlast.workflow
+    async def awaits_another() -> str:
+        return await made_before
+
+    async with app(awaits_another) as testing:
+        run = await testing.start(awaits_another(), id="t")
+        with pytest.raises(outlast.errors.RunFailed, match=r"Call greet\(…\) in the workflow"):
+            await run.result()
+        assert [child async for child in testing.find(parent="t")] == []
+
+
+async def test_a_map_takes_a_step() -> None:
+    """A workflow in its place is refused with what to write."""
+
+    @outlast.workflow
+    async def maps() -> Any:
+        return await outlast.map(greet, ["a"])  # type: ignore[call-overload]  # the mistake
+
+    async with app(maps) as testing:
+        run = await testing.start(maps(), id="t")
+        with pytest.raises(outlast.errors.RunFailed, match=r"asyncio\.gather"):
+            await run.result()
+
+
 def unused() -> None:
     """Calls a workflow, and forgets the call."""
     greet("a")
