@@ -161,6 +161,7 @@ class App(Client):
             wake_run=self._engine.drivers.wake,
             drop=self._engine.drivers.drop,
             ending=self._engine.drivers.ending,
+            can_continue=self._engine.can_continue,
             workflows=self._engine.workflows,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -227,6 +228,9 @@ class App(Client):
         self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
         if self._owns_store:
             await self._opened.open()
+        if self._engine.claimer.only is not None:
+            await self._engine.open()
+            return
         for schedule in self._declared:
             await self.schedules.declare(schedule)
         if self._relay is not None:
@@ -237,6 +241,10 @@ class App(Client):
         await self._doorman.open()
         if self._engine.workflows or self._worker.queues:
             await self._presence.open()
+
+    def execute_only(self, run_id: str) -> None:
+        """Before `open`: execute this run and its descendants, and nothing else that waits in the store."""
+        self._engine.claimer.only = run_id
 
     async def close(self) -> None:
         """Stop: nothing more begins, and steps that run get `drain` seconds to end. What is left then

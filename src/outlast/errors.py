@@ -43,6 +43,7 @@
     │   ├── StepTimeout               an attempt took longer than its step allows
     │   ├── RunFailed                 the run ended in an error
     │   │   └── RunCancelled             the run was cancelled
+    │   ├── RunParked                 the run waits for code that can continue it
     │   ├── Mismatch                  history and code disagree: the run is parked
     │   └── RemoteTraceback           never raised: the ``__cause__`` of those above, where they were raised
     └── StoreFault                 a retry does not help; an operator must act
@@ -186,15 +187,18 @@ class NotFound(Refused, LookupError):
 
 
 class RunExists(Refused):
-    """The id is taken by another run. Attach to that run, replace it, or choose another id."""
+    """The id is taken by another run. `differs` says in what that run differs from the one to start, if it was
+    compared. Choose another id, or start with the same workflow and input to get that run."""
 
-    def __init__(self, run_id: str, uid: str) -> None:
+    def __init__(self, run_id: str, uid: str, differs: str = "") -> None:
+        other = f" with another {differs}" if differs else ""
         super().__init__(
-            f"run {run_id!r} exists already (uid {uid}): choose another id, or replace it with "
-            "on_conflict='replace'"
+            f"run {run_id!r} exists already{other} (uid {uid}): choose another id, or pass the same workflow and "
+            "input to get that run. on_conflict='replace' would end it and start a new one"
         )
         self.run_id = run_id
         self.uid = uid
+        self.differs = differs
 
 
 class Conflict(Refused):
@@ -412,6 +416,19 @@ class RunCancelled(RunFailed):
     """The run was cancelled or terminated. Raised where its result is awaited."""
 
 
+class RunParked(RunError):
+    """The run does not advance until other code continues it. Raised where its result is awaited."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(
+            f"run {run_id!r} is parked: {reason}\n"
+            f"A worker with corrected code continues it when it starts; to try again with the same code: "
+            f"`outlast resume {run_id}`. `outlast why {run_id}` says more"
+        )
+        self.run_id = run_id
+        self.reason = reason
+
+
 class Mismatch(RunError):
     """History and code disagree. The run is parked until the code is corrected and it is resumed."""
 
@@ -487,6 +504,7 @@ __all__ = [
     "RunError",
     "RunExists",
     "RunFailed",
+    "RunParked",
     "RunsOpen",
     "SchemaTooNew",
     "ScopeFailed",

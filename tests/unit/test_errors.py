@@ -24,6 +24,7 @@ ONE_OF_EACH_FORM = [
     errors.TimedOut("late"),
     errors.MissingExtra("pip install it"),
     errors.StepFailed("charge", "no money", 3, "ValueError"),
+    errors.RunParked("a", "no code fits"),
     errors.RemoteTraceback("  at shop.py:5 in order\nKeyError: 1"),
     errors.ScopeFailed("scope:a", "no", "ValueError"),
     errors.ChildFailed("b", "no", "child:b"),

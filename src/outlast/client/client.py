@@ -21,7 +21,7 @@ from outlast.client.debounce import check_times, debounced
 from outlast.client.handle import RunHandle
 from outlast.client.moved_runs import unless_moved
 from outlast.client.run_actions import RunActions
-from outlast.client.start import StartRequest, is_same_start, request_of
+from outlast.client.start import StartRequest, difference, request_of
 from outlast.engine.runner.history_loader import NewRun
 from outlast.errors import InvalidValue, NotFound, RunClosed, RunExists
 from outlast.model.commit import Commit, Committed, Creation
@@ -212,8 +212,9 @@ class Client(RunActions):
             if on_conflict == "fail":
                 raise
             run = await self.get(run_id)
-            if not await is_same_start(request, run, self._store, self._codec):
-                raise RunExists(run_id, run.uid) from None
+            differs = await difference(request, run, self._store, self._codec)
+            if differs:
+                raise RunExists(run_id, run.uid, differs) from None
         return self._handle(run_id)
 
     async def _create(self, new: NewRun) -> None:

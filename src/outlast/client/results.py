@@ -18,11 +18,12 @@ from msgspec import Raw
 from outlast.client.moved_runs import find_here
 from outlast.engine.definitions.retry import is_number
 from outlast.engine.replay.error_text import with_place
-from outlast.errors import InvalidValue, OutlastError, RunFailed, TryAgain, UpdateFailed
+from outlast.errors import InvalidValue, OutlastError, RunFailed, RunParked, TryAgain, UpdateFailed
 from outlast.model.event import Event, EventType, payload_of
 from outlast.model.json import from_json
 from outlast.model.payloads import UpdateCompleted, WorkflowFailed, WorkflowStarted
-from outlast.model.run import Run
+from outlast.model.run import MISMATCH, Run, Status
+from outlast.ports.capabilities import Capability
 from outlast.ports.clock import Clock, look_again_after
 from outlast.ports.store import Store
 
@@ -34,8 +35,15 @@ T = TypeVar("T")
 Ending = Callable[[str], asyncio.Future[Run | None] | None]
 
 
-async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None) -> Run:
-    """The record of a run, once it has ended; TimeoutError if that takes longer."""
+async def ended(
+    store: Store,
+    run_id: str,
+    ending: Ending,
+    timeout: float | None,
+    can_continue: Callable[[Run], bool] = lambda run: False,
+) -> Run:
+    """The record of a run, once it has ended; TimeoutError if that takes longer, `RunParked` if it is parked and no live
+    worker, nor this process (`can_continue`), has code that has not tried it."""
     clock = store.clock
     deadline = _deadline(clock, timeout)
     while True:
@@ -50,12 +58,37 @@ async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None
         run = await _look(clock, deadline, partial(_find, store, run_id))
         if run.status.terminal:
             return run
+        if _is_parked(run) and not can_continue(run) and not await _is_left_to_others(store, run):
+            raise RunParked(run_id, run.error or "its code cannot continue it")
         patience = look_again_after(clock, POLL_SECONDS)
         left = patience if deadline is None else deadline - clock.monotonic()
         if left <= 0:
-            raise TimeoutError(f"run {run_id!r} is {run.status} after {timeout} s")
+            kind = f" ({run.wait_kind})" if run.wait_kind else ""
+            raise TimeoutError(
+                f"run {run_id!r} is {run.status}{kind} after {timeout} s: `outlast why {run_id}` says what "
+                "it waits for"
+            )
         if ending(run_id) is None:
             await store.notifier.wait(clock, min(left, patience), since=wakeups)
+
+
+def _is_parked(run: Run) -> bool:
+    """Whether a run waits for other code, and nothing was sent to it that lets a worker try it again."""
+    return run.status is Status.HALTED and run.wait_kind == MISMATCH and run.runnable_at is None
+
+
+async def _is_left_to_others(store: Store, run: Run) -> bool:
+    """Whether a live worker has code that has not tried a parked run."""
+    if Capability.WORKERS not in store.capabilities:
+        return False
+    now = await store.now()
+    return any(
+        worker.is_alive(now)
+        and run.workflow in worker.workflows
+        and worker.code
+        and worker.code not in run.rejections
+        for worker in await store.workers()
+    )
 
 
 async def failure_of(store: Store, run: Run) -> RunFailed:

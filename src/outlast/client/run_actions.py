@@ -73,6 +73,7 @@ class RunActions:
         wake_run: Callable[[str], None] | None = None,
         drop: Callable[[str], None] | None = None,
         ending: Callable[[str], asyncio.Future[Run | None] | None] | None = None,
+        can_continue: Callable[[Run], bool] | None = None,
         workflows: dict[str, WorkflowDefinition] | None = None,
     ) -> None:
         self._opened = store
@@ -80,6 +81,7 @@ class RunActions:
         self._wake_run = wake_run or (lambda run_id: None)
         self._drop = drop or (lambda run_id: None)
         self._ending = ending or (lambda run_id: None)
+        self._can_continue = can_continue or (lambda run: False)
         self._workflows = workflows or {}
 
     @property
@@ -131,8 +133,10 @@ class RunActions:
         return self._codec.decode(run.ctx[name], type, where=f"published {name!r}")
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> Any:
-        """Wait for a run's result."""
-        return await self._outcome(await ended(self._store, run_id, self._ending, timeout))
+        """Wait for a run's result. `RunFailed` if it failed, `RunCancelled` if it was cancelled, `RunParked` if it is
+        parked and no live worker has code that may continue it."""
+        run = await ended(self._store, run_id, self._ending, timeout, self._can_continue)
+        return await self._outcome(run)
 
     async def _outcome(self, run: Run) -> Any:
         if run.moved_to is not None:  # sealed just now: it goes on elsewhere

@@ -17,7 +17,14 @@ from outlast.call import check_call, mark_used
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.definitions.signature import POSITIONAL
 from outlast.engine.replay.execution import current_execution
-from outlast.errors import InvalidValue, NotFound, PayloadError, Undecodable, WorkflowMisuse
+from outlast.errors import (
+    InvalidValue,
+    NotFound,
+    OutlastError,
+    PayloadError,
+    Undecodable,
+    WorkflowMisuse,
+)
 from outlast.model.event import payload_of
 from outlast.model.ids import SCHEDULE_OF, check_name
 from outlast.model.payloads import WorkflowStarted
@@ -117,10 +124,36 @@ def _checked(definition: WorkflowDefinition, input: Raw, codec: Codec) -> Raw:
     return recorded
 
 
-async def is_same_start(request: StartRequest, run: Run, store: Store, codec: Codec) -> bool:
-    """Whether a run was started with the same workflow and input."""
+async def difference(request: StartRequest, run: Run, store: Store, codec: Codec) -> str:
+    """In what a run differs from the one that is requested: its workflow, or arguments by name; empty if it was started
+    with the same workflow and input."""
     if run.workflow != request.workflow:
-        return False
+        return f"workflow ({run.workflow!r}, not {request.workflow!r})"
+    if await _is_same_input(request, run, store, codec):
+        return ""
+    names = _differing(request, run, codec)
+    return (
+        f"input ({', '.join(names)} differ{'s' if len(names) == 1 else ''})" if names else "input"
+    )
+
+
+def _differing(request: StartRequest, run: Run, codec: Codec) -> list[str]:
+    """The parameters whose values differ; empty if that cannot be said."""
+    if request.definition is None or run.input is None:
+        return []
+    signature = request.definition.signature
+    try:
+        given, there = (signature.decode_call(codec, one) for one in (request.input, run.input))
+        return [
+            name
+            for name in signature.names
+            if signature.argument(name, *given) != signature.argument(name, *there)
+        ]
+    except (OutlastError, TypeError, KeyError):
+        return []
+
+
+async def _is_same_input(request: StartRequest, run: Run, store: Store, codec: Codec) -> bool:
     given = _values(request.definition, request.input, codec)
     for input in await _inputs(run, store):
         try:

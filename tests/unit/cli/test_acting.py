@@ -55,6 +55,25 @@ def test_start_and_wait_runs_it_here(outlast: Invoke, shop: Path) -> None:
     assert done.exit_code == Exit.TIMED_OUT
 
 
+def test_start_and_wait_runs_nothing_else(outlast: Invoke) -> None:
+    """What others have put into the store waits for a worker; the children of the run are its own."""
+    outlast("start", "pack", "--app", "shop:app", "--input", '{"order": "new"}', "--id", "other")
+    done = outlast(
+        "start",
+        "checkout",
+        "--app",
+        "shop",
+        "--input",
+        '{"order": "quick"}',
+        "--id",
+        "mine",
+        "--wait",
+    )
+    assert done.exit_code == 0
+    assert status_of(outlast, "mine") == "completed"
+    assert status_of(outlast, "other") == "pending"
+
+
 def test_an_app_may_be_made_by_a_function_that_takes_the_store(outlast: Invoke) -> None:
     """`module:function` gets the URL that is meant."""
     outlast("db", "upgrade", "--store", "sqlite:///other.db")

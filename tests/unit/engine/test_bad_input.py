@@ -365,12 +365,17 @@ async def test_a_start_under_a_taken_id() -> None:
         again = await testing.start(doubles(1), id="it")
         assert await first.result() == await again.result() == 2
         refusals = [
-            testing.start(doubles(2), id="it"),
-            testing.start(waits(), id="it"),
-            testing.start(doubles(1), id="it", on_conflict="fail"),
+            (testing.start(doubles(2), id="it"), r" with another input \(\w+ differs\)"),
+            (
+                testing.start(waits(), id="it"),
+                r" with another workflow \('doubles', not 'waits'\)",
+            ),
+            (testing.start(doubles(1), id="it", on_conflict="fail"), ""),
         ]
-        for refused in refusals:
-            with pytest.raises(RunExists, match=r"'it' exists already.*on_conflict='replace'"):
+        for refused, why in refusals:
+            with pytest.raises(
+                RunExists, match=rf"'it' exists already{why} \(uid .*\): choose another id"
+            ):
                 await refused
         replaced = await testing.start(doubles(2), id="it", on_conflict="replace")
         assert await replaced.result() == 4

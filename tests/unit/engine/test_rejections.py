@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import outlast
+from outlast.codecs import JsonCodec
 from outlast.engine.definitions.definition import code_hash
-from outlast.errors import Unavailable
+from outlast.errors import RunParked, Unavailable
 from outlast.model import Event, Run, Status
 from outlast.model.claim import Worker
 from outlast.ports.store import Store
@@ -107,6 +108,8 @@ async def test_a_run_that_no_code_fits_is_parked_and_new_code_takes_it_unasked(
         assert parked.wait_kind == "mismatch"
         assert "'gift'" in str(parked.error)
         assert len(parked.rejections) == 1
+        with pytest.raises(RunParked, match=r"(?s)run 'r' is parked: .*'gift'.*outlast resume r"):
+            await bad.result("r")  # at once: it would wait for ever
     async with outlast.App(store, workflows=[needs_more], name="bad again") as again:
         await listed(store, 1)
         await again.start(needs_more(1, True), id="other")
@@ -130,6 +133,20 @@ async def test_a_parked_run_is_tried_again_by_the_same_code_when_it_is_resumed(
         parked = await until(store, "r", lambda run: run.status is Status.HALTED)
         await bad.resume("r")
         await until(store, "r", lambda run: run.revision > parked.revision)
+
+
+async def test_the_result_of_a_parked_run_is_awaited_once_it_is_resumed(store: Store) -> None:
+    """What was sent to it lets a worker try it again: then it is not said to be parked."""
+    await waiting(store, "r")
+    async with outlast.App(store, workflows=[needs_more], name="bad") as bad:
+        await bad.signal("r", "go")
+        await until(store, "r", lambda run: run.status is Status.HALTED)
+    client = outlast.Client(store, codec=JsonCodec())
+    with pytest.raises(RunParked):
+        await client.result("r")
+    await client.resume("r")
+    with pytest.raises(TimeoutError, match="outlast why r"):
+        await client.result("r", timeout=0.01)
 
 
 async def test_a_run_is_parked_when_the_worker_it_was_left_to_is_gone() -> None:

@@ -17,6 +17,7 @@ from outlast.client import Client, RunHandle
 from outlast.client.client import StartOptions
 from outlast.codecs.chain import escape
 from outlast.errors import NotFound, RunFailed
+from outlast.model.ids import new_id
 from outlast.ports.store import Store
 
 
@@ -36,7 +37,9 @@ from outlast.ports.store import Store
 @click.option(
     "--attr", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute of the run."
 )
-@click.option("--wait", is_flag=True, help="Run it in this process, and print its result.")
+@click.option(
+    "--wait", is_flag=True, help="Run it and its children here, nothing else, and print its result."
+)
 @click.option("--timeout", type=float, metavar="SECONDS", help="With --wait: how long to wait.")
 @with_session
 async def start_command(
@@ -65,9 +68,11 @@ async def start_command(
             run = await app.start(name, kwargs=input, here=False, **options)
         session.out.value({"id": run.id}) if session.out.json else session.out.line(run.id)
         return
+    options["id"] = chosen = run_id or new_id()
+    app.execute_only(chosen)
     async with app:
         run = await app.start(name, kwargs=input, here=False, **options)
-        session.out.note(f"{run.id} is running here")
+        session.out.note(f"{run.id} is running here, and nothing else")
         await _wait(app, session.out, run.id, timeout)
 
 

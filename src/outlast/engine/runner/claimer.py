@@ -34,6 +34,7 @@ from outlast.errors import (
 from outlast.model.claim import ClaimedRun
 from outlast.model.commit_rules import WakeupKind
 from outlast.model.event import Event
+from outlast.model.query import RunQuery
 from outlast.model.run import Run
 from outlast.ports.backoff import Backoff
 from outlast.ports.clock import hear
@@ -92,6 +93,8 @@ class Claimer:
         self._retry_rejected_at = self._parked_at = self._clock.monotonic()
         self.on_ticket: Callable[[], Awaitable[None]] | None = None
         """Called when a run was put into a queue to wait for its admission."""
+        self.only: str | None = None
+        """The id of the run which, with its descendants, is all that this process claims."""
         self.failing = Failures(self._clock, lease)
         """The runs that could not be taken over because of the store."""
 
@@ -295,6 +298,9 @@ class Claimer:
     async def _claim(self, room: int) -> int:
         """Claim due runs. From time to time also runs that this code has rejected, in case no worker with other code is
         left, and parked runs."""
+        if self.only is not None:
+            tree = await self._runnable_tree(self.only)
+            return await self.claim(room, run_ids=tree) if tree else 0
         now = self._clock.monotonic()
         if now >= self._parked_at:
             self._parked_at = now + PARKED_INTERVAL_S
@@ -309,3 +315,18 @@ class Claimer:
             )
             return await self.claim(room, rejected=True)
         return await self.claim(room)
+
+    async def _runnable_tree(self, root: str) -> list[str]:
+        """Which of a run and its descendants can be claimed now."""
+        now = await self._store.now(timeout=self._timeout_s)
+        found, todo = [], [root]
+        while todo:
+            run = await self._store.find_one(todo.pop(), timeout=self._timeout_s)
+            if run is None or run.status.terminal:
+                continue
+            is_due = run.runnable_at is not None and run.runnable_at <= now
+            is_free = run.claimed_until is None or run.claimed_until <= now
+            if is_due and is_free and run.id not in self._drivers:
+                found.append(run.id)
+            todo += [child.id async for child in self._store.find_all(RunQuery(parent=run.id))]
+        return found

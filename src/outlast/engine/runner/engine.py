@@ -110,6 +110,11 @@ class Engine:
 
     # -- life ---------------------------------------------------------------------------------
 
+    def can_continue(self, run: Run) -> bool:
+        """Whether this process may continue a parked run: its code has not tried it."""
+        known = self.claimer.is_open and run.workflow in self.workflows
+        return known and self.rejections.code not in run.rejections
+
     async def open(self) -> None:
         """Start to claim runnable runs and to renew leases."""
         if not self.claimer.is_open:
