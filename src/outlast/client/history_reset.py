@@ -40,7 +40,7 @@ from outlast.engine.replay.history_reset import (
     spawned_children,
 )
 from outlast.engine.replay.updates import answers_to_keep
-from outlast.errors import Busy, InvalidValue, Undecodable, WorkflowMisuse
+from outlast.errors import Busy, InvalidValue, RunParked, Undecodable, WorkflowMisuse
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event, EventType, payload_of
 from outlast.model.ids import SEPARATOR, child_id
@@ -212,7 +212,7 @@ async def _goes_on(
             return True
         try:
             child = await ended(store, child.id, ending, timeout)
-        except TimeoutError:
+        except (TimeoutError, RunParked):
             raise Busy(
                 f"run {run.id!r} is not retried: its child {child.id!r} is still being cancelled. "
                 "Retry when it has ended"

@@ -244,6 +244,7 @@ CHARGES = {"loop": charge, "process": charge_in_a_process, "queue": charge_elsew
 
 @outlast.workflow
 async def pays(where: str, kind: str) -> list[Any]:
+    caught: list[Any] = []
     try:
         await CHARGES[where](kind)
     except Declined as error:

@@ -33,7 +33,7 @@ from outlast.model.claim import Claim, ClaimOnCreate
 from outlast.model.commit import Creation
 from outlast.model.ids import new_id
 from outlast.model.payloads import WorkflowContinued
-from outlast.model.run import Status
+from outlast.model.run import Run, Status
 from outlast.ports.clock import LeapingClock, ServerClock
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
