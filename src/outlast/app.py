@@ -63,6 +63,7 @@ class App(Client):
     `schedules` start workflows by the clock; they are kept in the store, see `app.schedules`.
     `threads` is where plain steps run, if not in threads of the app's own; it is never shut down.
     `residency` says when histories are summed up in snapshots: tests let it happen more often.
+    `strict_replay`: a run whose code calls a step with other arguments in a replay is parked, not only logged.
     `drain` is how many seconds steps that run get to end in when the app is closed.
     """
 
@@ -83,6 +84,7 @@ class App(Client):
         schedules: Iterable[Schedule] = (),
         threads: Executor | None = None,
         residency: ResidencyPolicy = DEFAULT_RESIDENCY,
+        strict_replay: bool = False,
         drain: float | timedelta = EMBEDDED_DRAIN_S,
     ) -> None:
         lease, drain = to_seconds(lease), to_seconds(drain)
@@ -124,6 +126,7 @@ class App(Client):
             observers=observers,
             threads=threads,
             residency=residency,
+            strict_replay=strict_replay,
         )
         self._worker = TaskWorker(
             opened,

@@ -89,6 +89,20 @@ MUTANTS = [
         REJECTED,
     ),
     Mutant(
+        "a replay does not compare arguments",
+        "engine/operations/step.py",
+        "                        self._execution.on_changed_call(event)\n",
+        "                        pass\n",
+        ("tests/unit/engine/test_changed_arguments.py",),
+    ),
+    Mutant(
+        "a replay compares arguments as text",
+        "engine/operations/step.py",
+        " and not self.is_call_with(asked):\n",
+        ":\n",
+        ("tests/unit/engine/test_changed_arguments.py",),
+    ),
+    Mutant(
         "an attribute is stored as it was given",
         "model/validation.py",
         "        given = {name: _attribute(value) for name, value in given.items()}\n",

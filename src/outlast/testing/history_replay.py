@@ -9,7 +9,7 @@
         assert await assert_replays(copy_of_production, checkout, invoice) > 0
 
 The workflow code is replayed as when an engine takes over a run. No step runs and nothing is
-written. Code that asks for another operation than history has raises `Mismatch`, which shows both.
+written. Code that asks for another operation than history has, or calls a step with other arguments, raises `Mismatch`, which shows both.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def replay(
         )
     run_id = history[0].run_id
     last = history[-1] if history[-1].type in ENDINGS else None
-    execution = Execution(workflow.definition, run_id=run_id, uid=uid, codec=codec or JsonCodec())
+    execution = Execution(
+        workflow.definition, run_id=run_id, uid=uid, codec=codec or JsonCodec(), is_strict=True
+    )
     try:
         execution.replay(history if last is None else history[:-1])
         asks = [f"{event.type} {event.step_name!r}" for event in execution.pending.events]

@@ -121,7 +121,12 @@ class StepCall(Operation):
                 self._was_stopped = False
                 self.due = None
                 self.wait_kind = self.attempt_wait_kind
-                if self.is_local and not self._execution.reads_history:
+                if self._execution.reads_history:
+                    asked = payload.input
+                    # As text they differ if encrypted, or by the order of a set.
+                    if asked and bytes(asked) != bytes(self.input) and not self.is_call_with(asked):
+                        self._execution.on_changed_call(event)
+                elif self.is_local:
                     self._execution.launches.append(self)
             case StepProgress(details=details):
                 self.progress = details

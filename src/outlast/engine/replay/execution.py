@@ -14,6 +14,7 @@ Nothing in this package waits, reads a clock or calls a store.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any
@@ -46,6 +47,7 @@ from outlast.model.run_contents import Fact, Send, Task
 from outlast.model.times import EPOCH
 from outlast.ports.codec import Codec
 
+log = logging.getLogger("outlast.engine")
 ENDINGS = frozenset(
     {
         EventType.WORKFLOW_COMPLETED,
@@ -92,11 +94,16 @@ class Execution:
         uid: str,
         codec: Codec,
         replay_log: ReplayLog | None = None,
+        is_strict: bool = False,
     ) -> None:
         self.workflow = workflow
         self.run_id = run_id
         self.uid = uid
         self.codec = codec
+        self.is_strict = is_strict
+        """Whether a step that is called with other arguments than recorded is a mismatch."""
+        self.changed_calls: list[str] = []
+        """The keys of steps that this replay called with other arguments than recorded."""
         self.now = EPOCH
         self.open: dict[str, Operation] = {}
         self.launches: list[Operation] = []
@@ -389,6 +396,27 @@ class Execution:
         if not self.evicted:
             self.evicted = self.is_guarded = True
             self.loop.close_tasks()
+
+    def on_changed_call(self, event: Event) -> None:
+        """In this replay the code calls a step with other arguments than history has. The recorded result counts;
+        the difference is logged, or in a strict replay a mismatch. Arguments may be secret: none is shown."""
+        names = [
+            f"{event.type} {event.step_name!r} with {word} arguments" for word in ("these", "other")
+        ]
+        if self.is_strict:
+            raise Mismatch(
+                self.run_id,
+                recorded=f"{event.sequence} {names[0]}",
+                asked=names[1],
+                at=", ".join(self.loop.locations()),
+            )
+        self.changed_calls.append(event.step_name)
+        log.warning(
+            "run %s of workflow %r: in a replay the code calls step %r with other arguments than history has. The "
+            "recorded result counts. Use outlast.now(), random() and uuid4() in workflow code; "
+            "App(strict_replay=True) parks such a run",
+            self.run_id, self.workflow.name, event.step_name,
+        )  # fmt: skip
 
     def _mismatch(self, event: Event) -> Mismatch:
         asked = ", ".join(f"{type} {key!r}" for key, type in self._statements) or "nothing more"

@@ -74,6 +74,7 @@ class Claimer:
         lease: float,
         concurrency: int,
         residency: ResidencyPolicy,
+        strict_replay: bool = False,
     ) -> None:
         self._store = store
         self._clock = store.clock
@@ -89,6 +90,7 @@ class Claimer:
         self._timeout_s = lease / 3  # a call that takes longer would cost the lease
         self.concurrency = concurrency
         self._residency = residency
+        self._strict_replay = strict_replay
         self._poll_loop = PollLoop(store, "claiming", timeout_s=self._timeout_s, log=log)
         self._retry_rejected_at = self._parked_at = self._clock.monotonic()
         self.on_ticket: Callable[[], Awaitable[None]] | None = None
@@ -271,8 +273,9 @@ class Claimer:
                 await self.on_ticket()
             return
         execution = Execution(
-            workflow, run_id=run.id, uid=run.uid, codec=self._codec, replay_log=replay_log
-        )
+            workflow, run_id=run.id, uid=run.uid, codec=self._codec, replay_log=replay_log,
+            is_strict=self._strict_replay,
+        )  # fmt: skip
         try:
             execution.replay(replay_log.events)
         except BaseException:

@@ -61,6 +61,7 @@ class Engine:
         observers: Iterable[Observer] = (),
         threads: Executor | None = None,
         residency: ResidencyPolicy = DEFAULT_RESIDENCY,
+        strict_replay: bool = False,
     ) -> None:
         self.workflows = {workflow.name: workflow for workflow in workflows}
         # Unique, because a restarted process must not be mistaken for the old one.
@@ -102,6 +103,7 @@ class Engine:
             lease=lease,
             concurrency=concurrency,
             residency=residency,
+            strict_replay=strict_replay,
         )
         self.watchdog = Watchdog(store.clock, self.drivers, self.claimer)
         self.leases.on_renewed = self.watchdog.check
