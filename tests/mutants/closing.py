@@ -70,8 +70,8 @@ MUTANTS = [
     Mutant(
         "code that will not end holds up its undoing",
         "engine/operations/waits.py",
-        '    wait_kind = "signal"\n',
-        '    wait_kind = "signal"\n    ends_by_itself = True\n',
+        "    wait_kind = WaitKind.SIGNAL\n",
+        "    wait_kind = WaitKind.SIGNAL\n    ends_by_itself = True\n",
         cases("a_branch_will_not_end"),
     ),
     Mutant(

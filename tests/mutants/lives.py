@@ -159,14 +159,14 @@ MUTANTS = [
     Mutant(
         "a cancel that comes with continue_as_new is dropped",
         ARRIVALS,
-        'LEFT_TO_NEXT_LIFE = frozenset({"cancel"})',
+        "LEFT_TO_NEXT_LIFE = frozenset({ItemKind.CANCEL})",
         "LEFT_TO_NEXT_LIFE: frozenset[str] = frozenset()",
         story("reaches_the_next_life"),
     ),
     Mutant(
         "an answer to a halt does not wait to be asked for",
         ARRIVALS,
-        '        if item.kind == "resume" and item.name and self._halt(item.name) is None:',
+        "        if item.kind == ItemKind.RESUME and item.name and self._halt(item.name) is None:",
         '        if item.kind == "resume " and item.name and self._halt(item.name) is None:',
         story("consumed_signals"),
     ),

@@ -54,7 +54,7 @@ from outlast.model.payloads import (
     WorkflowStarted,
 )
 from outlast.model.run import Run, Status
-from outlast.model.run_contents import Item, Send
+from outlast.model.run_contents import Item, ItemKind, Send
 from outlast.model.times import NOW
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
@@ -127,7 +127,9 @@ def copies(events: list[Event], run_id: str) -> tuple[Event, ...]:
 
 
 PAGE = 1000
-_OVER = frozenset({"cancel", "pause", "unpause", "admit", "receipt"})
+_OVER = frozenset(
+    {ItemKind.CANCEL, ItemKind.PAUSE, ItemKind.UNPAUSE, ItemKind.ADMIT, ItemKind.RECEIPT}
+)
 """Items that the end of a run has settled."""
 
 
@@ -251,7 +253,7 @@ def _resent(
                 name=item.name,
                 id=f"again {number} in {fresh.uid}",
                 data=item.data,
-                sender=item.sender or (item.id if item.kind == "update" else ""),
+                sender=item.sender or (item.id if item.kind == ItemKind.UPDATE else ""),
             ),
         )
         for number, item in enumerate(again, 1)
@@ -265,7 +267,7 @@ def _handed_on(outcomes: Sequence[tuple[str, StepReport]], fresh: Run) -> list[S
         Send(
             run_id=fresh.id,
             item=Item(
-                kind="step",
+                kind=ItemKind.STEP,
                 name=key,
                 id=f"{key} {number} in {fresh.uid}",
                 data=Raw(to_json(report)),
@@ -288,11 +290,11 @@ def _consumed(cut: Sequence[Event]) -> list[Item]:
     for key, said in payloads:
         match said:
             case SignalReceived(signal_name=name, payload=value):
-                items.append(Item(kind="signal", name=name, data=value))
+                items.append(Item(kind=ItemKind.SIGNAL, name=name, data=value))
             case UpdateAccepted(update_id=id, name=name, input=input) if id not in failed:
-                items.append(Item(kind="update", name=name, id=id, data=input))
+                items.append(Item(kind=ItemKind.UPDATE, name=name, id=id, data=input))
             case HaltResumed(value=value):
-                items.append(Item(kind="resume", name=key, data=value or Raw(b"null")))
+                items.append(Item(kind=ItemKind.RESUME, name=key, data=value or Raw(b"null")))
     return items
 
 

@@ -8,7 +8,7 @@ from outlast.model.commit import Commit, Committed, Creation, Outcome, Start
 from outlast.model.event import Event, EventType
 from outlast.model.ids import new_id
 from outlast.model.query import Page, RunQuery
-from outlast.model.run import Change, Run, Status
+from outlast.model.run import Change, Run, Status, WaitKind
 from outlast.model.run_contents import (
     Activity,
     DeadTask,
@@ -16,6 +16,7 @@ from outlast.model.run_contents import (
     Entry,
     Fact,
     Item,
+    ItemKind,
     Receipt,
     Send,
     Task,
@@ -40,6 +41,7 @@ __all__ = [
     "EventType",
     "Fact",
     "Item",
+    "ItemKind",
     "Outcome",
     "Page",
     "Progress",
@@ -52,6 +54,7 @@ __all__ = [
     "Status",
     "Task",
     "Timer",
+    "WaitKind",
     "Worker",
     "new_id",
 ]

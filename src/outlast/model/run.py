@@ -52,13 +52,31 @@ class Status(StrEnum):
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 
-MOVING, MOVED = "moving", "moved"
-"""`wait_kind` of a run that is closed because it continues in another store: while it is copied, and
-after that."""
-MOVED_TO = "moved to "
+class WaitKind(StrEnum):
+    """What a run waits for. `Run.wait_kind` is open text, so that an older reader keeps a newer kind."""
 
-MISMATCH = "mismatch"
-"""`wait_kind` of a run that is parked because its history does not match the code of the workers."""
+    TIMER = "timer"
+    SIGNAL = "signal"
+    CHILD = "child"
+    HALT = "halt"
+    RETRY = "retry"
+    """The next attempt of a step."""
+    TASK = "task"
+    """A queued step."""
+    SCOPE = "scope"
+    LOOP = "loop"
+    QUEUE = "queue"
+    """Its admission from a queue."""
+    MISMATCH = "mismatch"
+    """Other code: its history does not match that of the workers, and the run is parked."""
+    MOVING = "moving"
+    """Nothing: it is closed because it continues in another store, and is being copied."""
+    MOVED = "moved"
+    """Nothing: it continues in another store."""
+
+
+MOVING, MOVED, MISMATCH = WaitKind.MOVING.value, WaitKind.MOVED.value, WaitKind.MISMATCH.value
+MOVED_TO = "moved to "
 
 
 @public

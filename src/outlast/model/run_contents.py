@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
@@ -30,8 +31,28 @@ RECEIPTS_CARRIED = 1000
 The receipts of items that wait are always kept."""
 
 
+class ItemKind(StrEnum):
+    """What a message to a run is. `Item.kind` is open text: an older reader keeps a newer kind."""
+
+    SIGNAL = "signal"
+    UPDATE = "update"
+    RESUME = "resume"
+    """The answer to a halt."""
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+    CANCEL = "cancel"
+    STEP = "step"
+    """The outcome of a step that another process has executed."""
+    CHILD_COMPLETED = "child.completed"
+    CHILD_FAILED = "child.failed"
+    ADMIT = "admit"
+    """A queue lets the run start."""
+    RECEIPT = "receipt"
+    """No message: the id of one that a moved run has received before."""
+
+
 class Item(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One message to a run. `kind` says what it is (signal, result, cancel …); `id` is the idempotency
+    """One message to a run. `kind` says what it is (`ItemKind`); `id` is the idempotency
     key: an id is received once in a life of the run."""
 
     kind: str

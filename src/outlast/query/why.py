@@ -14,7 +14,7 @@ from shlex import quote
 from msgspec import Struct
 
 from outlast.model.claim import Worker
-from outlast.model.run import MOVING, Run, Status
+from outlast.model.run import MOVING, Run, Status, WaitKind
 from outlast.model.run_contents import HeldTask, Task
 from outlast.model.stats import QueueStats
 from outlast.query.outline import Part
@@ -69,7 +69,7 @@ def reasons(
                 commands=(f"outlast resume {id}", f"outlast cancel {id}"),
             )
         ]
-    if run.wait_kind == "mismatch":
+    if run.wait_kind == WaitKind.MISMATCH:
         return [
             Reason(
                 text="Its code and its history disagree, so it is parked since {}:\n"
@@ -83,7 +83,7 @@ def reasons(
         if workers is None
         else [worker for worker in workers if run.workflow in worker.workflows]
     )
-    if run.wait_kind == "queue":
+    if run.wait_kind == WaitKind.QUEUE:
         return [_queued_run(run, id, queue)]
     held = run.owner is not None and run.claimed_until is not None
     found = [

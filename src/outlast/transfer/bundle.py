@@ -26,6 +26,7 @@ from outlast.model.run_contents import (
     Entry,
     Fact,
     Item,
+    ItemKind,
     Send,
     Task,
     Timer,
@@ -43,7 +44,7 @@ TOMBSTONES_BEFORE, ARRIVED = PROGRESS_SCOPES = ("move:noted", "move:arrived")
 ARRIVED_LIFE = "move:landed"
 """Scope of permanent keys in the target: the open lives that have arrived. The token is part of the key,
 since a life that is moved away and back has a greater one."""
-RECEIPT = "receipt"
+RECEIPT = ItemKind.RECEIPT
 """The kind of an item that replaces one that is already consumed, so that its id stays taken."""
 _ENDS = (EventType.WORKFLOW_COMPLETED, EventType.WORKFLOW_FAILED, EventType.WORKFLOW_CANCELLED)
 
@@ -247,7 +248,7 @@ def _undo_mark(bundle: Bundle, state: StateBeforeMove) -> None:
 def _is_reported(bundle: Bundle, task: Task) -> bool:
     """Whether a worker reported the end of a task between the read of the contents and the mark."""
     for item in bundle.items:
-        if item.kind == "step" and item.name == task.step and item.data is not None:
+        if item.kind == ItemKind.STEP and item.name == task.step and item.data is not None:
             report = from_json(item.data, StepReport, where=f"report of {task.step!r}")
             over = report.output is not None or report.failed is not None
             if over and str(report.attempt) == task.metadata.get("attempt"):

@@ -44,7 +44,7 @@ from outlast.model.commit_rules import WakeupKind
 from outlast.model.json import to_json
 from outlast.model.payloads import StepFailedEvent
 from outlast.model.query import MAX_LIMIT
-from outlast.model.run_contents import Delivery, Item, Receipt, Send, Task
+from outlast.model.run_contents import Delivery, Item, ItemKind, Receipt, Send, Task
 from outlast.ports.backoff import Backoff
 from outlast.ports.codec import Codec
 from outlast.ports.queue import Queue
@@ -377,9 +377,9 @@ def _given_up(step: StepDefinition, task: Task) -> StepFailedEvent | None:
 
 
 def _to_run(task: Task, report: StepReport, *, id: str | None = None) -> Send:
-    item = Item(kind="step", name=task.step, data=Raw(to_json(report)), sender=task.id)
+    item = Item(kind=ItemKind.STEP, name=task.step, data=Raw(to_json(report)), sender=task.id)
     if id is not None:
-        item = Item(kind="step", name=task.step, id=id, data=item.data, sender=task.id)
+        item = Item(kind=ItemKind.STEP, name=task.step, id=id, data=item.data, sender=task.id)
     return Send(run_id=task.run_id, uid=task.uid, item=item)
 
 

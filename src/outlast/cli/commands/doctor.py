@@ -17,7 +17,7 @@ from outlast.cli.main import Exit
 from outlast.cli.output import ago, length, neutral
 from outlast.cli.session import Session, description_of, settings_here, with_session
 from outlast.errors import OutlastError, Unsupported
-from outlast.model.run import MOVING, Run
+from outlast.model.run import MOVING, Run, WaitKind
 from outlast.ports.capabilities import Capability, Durability
 from outlast.ports.store import Store
 from outlast.query import count, parse, search
@@ -128,7 +128,7 @@ async def _runs(store: Store) -> AsyncIterator[Finding]:
     page = await search(store, parse("status:open"), limit=LOOKED_AT, budget=LOOKED_AT)
     late = now - STUCK_AFTER
     stuck = [run for run in page.runs if _due(run, late) and not _held(run, now)]
-    mismatched = [run for run in page.runs if run.wait_kind == "mismatch"]
+    mismatched = [run for run in page.runs if run.wait_kind == WaitKind.MISMATCH]
     if stuck:
         names = ", ".join(sorted({run.workflow for run in stuck}))
         yield Finding(

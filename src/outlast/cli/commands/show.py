@@ -16,7 +16,7 @@ from outlast.cli.run_views import as_text, draw_tree, event_record, part_record,
 from outlast.cli.session import Session, with_session
 from outlast.client.queues import Queues
 from outlast.model.queue_policy import scope_of
-from outlast.model.run import Run, Status
+from outlast.model.run import Run, Status, WaitKind
 from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store
 from outlast.query.outline import Part, failure_place, failure_text, outline
@@ -139,7 +139,7 @@ async def why_command(session: Session, *, run_id: str) -> None:
         if Capability.INBOX in store.capabilities:
             items = await store.inbox(run.id, limit=1_000)
         queue = None
-        if run.wait_kind == "queue":
+        if run.wait_kind == WaitKind.QUEUE:
             [queue] = await Queues(store).stats(run.queue)
         steps = {}
         if any(one.is_open and one.kind == "step" for part in parts for one in part.walk()):

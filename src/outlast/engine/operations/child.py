@@ -32,8 +32,8 @@ from outlast.model.payloads import (
     WorkflowStarted,
 )
 from outlast.model.queue_policy import QueueOptions
-from outlast.model.run import Run, Status
-from outlast.model.run_contents import Item, Send
+from outlast.model.run import Run, Status, WaitKind
+from outlast.model.run_contents import Item, ItemKind, Send
 from outlast.model.times import NOW
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ class ParentClose(StrEnum):
 
 def cancel_child(child_id: str, parent_uid: str, reason: str) -> Send:
     """The request of a parent to cancel its child."""
-    item = Item(kind="cancel", name=reason, id=f"cancel by {parent_uid}")
+    item = Item(kind=ItemKind.CANCEL, name=reason, id=f"cancel by {parent_uid}")
     return Send(run_id=child_id, item=item)
 
 
 class ChildRun(Operation):
     """A child, from its start to its outcome."""
 
-    wait_kind = "child"
+    wait_kind = WaitKind.CHILD
     ends_by_itself = True
 
     def __init__(

@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from outlast.model.event import Event
 from outlast.model.payloads import Payload
+from outlast.model.run import WaitKind
 
 if TYPE_CHECKING:
     from outlast.engine.replay.execution import Execution
@@ -27,7 +28,7 @@ class Operation(ABC):
     is_inherited: bool = False
     """Whether its intent was read from history: an earlier owner of the run may have started it."""
     future: asyncio.Future[Any] | None = None
-    wait_kind: str | None = None
+    wait_kind: WaitKind | None = None
     """The wait kind of a run that has only this open; None if this process works on it."""
     due: datetime | None = None
     """When the run has to be woken for it, if at all."""

@@ -33,6 +33,7 @@ from outlast.model.payloads import (
     ScopeFailedEvent,
     ScopeStarted,
 )
+from outlast.model.run import WaitKind
 from outlast.model.validation import check_value
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Stop(Generic[S]):
 class ScopeCall(Operation):
     """A scope: open from its start to its recorded end."""
 
-    wait_kind = "scope"
+    wait_kind = WaitKind.SCOPE
 
     def __init__(self, execution: Execution, name: str, signature: Signature) -> None:
         self.name = f"scope:{name}"
@@ -112,7 +113,7 @@ async def run_scope(
 class LoopWait(Operation):
     """A loop that waits in replay until history reaches its last finished iteration."""
 
-    wait_kind = "loop"
+    wait_kind = WaitKind.LOOP
     ends_by_itself = True
 
     def __init__(self, key: str) -> None:

@@ -42,6 +42,7 @@ from outlast.model.payloads import (
     StepProgress,
     StepStarted,
 )
+from outlast.model.run import WaitKind
 from outlast.model.run_contents import Task
 from outlast.ports.codec import Codec
 
@@ -69,7 +70,7 @@ class StepCall(Operation):
     ends_by_itself = True
     is_local = True
     """Whether the engine that drives the run executes it."""
-    attempt_wait_kind: str | None = None
+    attempt_wait_kind: WaitKind | None = None
     """The run's wait kind while an attempt is open."""
     attempt = failures = stops = 0
     alone = False
@@ -144,7 +145,7 @@ class StepCall(Operation):
                 else:
                     self.failures += 1
                 self.due = retry_at or event.timestamp
-                self.wait_kind = "retry"
+                self.wait_kind = WaitKind.RETRY
             case StepFailedEvent(error_type=error_type):
                 self._is_unknown |= error_type in UNKNOWN_ENDS
                 if self._is_unknown:
@@ -281,7 +282,7 @@ class QueuedStepCall(StepCall):
     """One call of a step that a task worker executes. The run leaves memory meanwhile."""
 
     is_local = False
-    wait_kind = attempt_wait_kind = "task"
+    wait_kind = attempt_wait_kind = WaitKind.TASK
 
     def __init__(
         self, execution: Execution, step: StepDefinition, args: Any, kwargs: Any, name: str = ""

@@ -33,6 +33,7 @@ from outlast.model.payloads import (
     TimerFired,
     TimerStarted,
 )
+from outlast.model.run import WaitKind
 from outlast.model.times import moment_after
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class TimerWait(Operation):
     """A wait for a moment."""
 
     name = "timer"
-    wait_kind = "timer"
+    wait_kind = WaitKind.TIMER
     ends_by_itself = True
 
     def __init__(self, fire_at: datetime, fire: Callable[[], None]) -> None:
@@ -104,7 +105,7 @@ class MessageWait(Operation):
 class SignalWait(MessageWait):
     """A wait for one signal."""
 
-    wait_kind = "signal"
+    wait_kind = WaitKind.SIGNAL
 
     def __init__(self, execution: Execution, signal: str, type: Any, timeout: float | None) -> None:
         self.name = f"signal:{signal}"
@@ -134,7 +135,7 @@ class HaltWait(MessageWait):
     """A wait for a person."""
 
     name = "halt"
-    wait_kind = "halt"
+    wait_kind = WaitKind.HALT
     _what = "resume value"
 
     def __init__(self, execution: Execution, data: Any, type: Any) -> None:

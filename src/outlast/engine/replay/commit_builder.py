@@ -25,7 +25,7 @@ from outlast.model.payloads import (
     WorkflowFailed,
     WorkflowStarted,
 )
-from outlast.model.run import MISMATCH, Change, Run, Status
+from outlast.model.run import MISMATCH, Change, Run, Status, WaitKind
 from outlast.model.times import NOW
 
 
@@ -204,7 +204,7 @@ def _change(
     elif paused:
         status, kind = Status.PAUSED, None
     elif halt is not None:
-        status, kind = Status.HALTED, "halt"
+        status, kind = Status.HALTED, WaitKind.HALT.value
     else:
         status, kind = Status.WAITING, _wait_kind(execution)
     return Change(
@@ -221,5 +221,8 @@ def _change(
 
 
 def _wait_kind(execution: Execution) -> str | None:
-    kinds = [op.wait_kind for op in execution.open.values() if op.wait_kind not in (None, "scope")]
-    return kinds[0] if kinds else None
+    for operation in execution.open.values():
+        kind = operation.wait_kind
+        if kind is not None and kind is not WaitKind.SCOPE:
+            return kind.value  # plain text, which drivers bind fastest
+    return None

@@ -48,7 +48,7 @@ from outlast.model.payloads import (
     WorkflowStarted,
 )
 from outlast.model.run import Run
-from outlast.model.run_contents import Item, Send
+from outlast.model.run_contents import Item, ItemKind, Send
 
 if TYPE_CHECKING:
     from outlast.engine.operations.operation import Operation
@@ -136,7 +136,9 @@ def child_outcome(run: Run, end: Payload, asked_by: str) -> Send:
             outcome = ChildFailedEvent(child_run_id=run.id, error=error, parent_uid=asked_by)
         case _:
             raise AssertionError(f"{end} is not the end of a run")
-    kind = "child.completed" if isinstance(outcome, ChildCompleted) else "child.failed"
+    kind = (
+        ItemKind.CHILD_COMPLETED if isinstance(outcome, ChildCompleted) else ItemKind.CHILD_FAILED
+    )
     item = Item(kind=kind, name=run.id, id=f"end of {run.uid}", data=Raw(to_json(outcome)))
     return Send(run_id=run.parent or "", item=item)
 

@@ -24,14 +24,14 @@ from outlast.model.commit import Commit
 from outlast.model.event import Event, payload_of, to_event
 from outlast.model.payloads import WorkflowCancelled, WorkflowStarted
 from outlast.model.queue_policy import QueueOptions
-from outlast.model.run import MISMATCH, Change, Run, Status
-from outlast.model.run_contents import Item, Send, Task
+from outlast.model.run import MISMATCH, Change, Run, Status, WaitKind
+from outlast.model.run_contents import Item, ItemKind, Send, Task
 from outlast.ports.backoff import read_with_retry
 from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store
 
-ADMIT = "admit"
-QUEUED = "queue"
+ADMIT = ItemKind.ADMIT
+QUEUED = WaitKind.QUEUE.value
 """The `wait_kind` of a run that waits for its admission."""
 TICKET = "ticket"
 PAGE = 1000
@@ -98,7 +98,7 @@ async def turned_away(
         release=True,
     )
     for item in items:
-        if item.kind == "cancel":
+        if item.kind == ItemKind.CANCEL:
             # A run that had started before has steps to undo.
             return None if run.sequence > 1 else _cancelled(base, run, item, started.parent_uid)
     # A child, and a run that is started again, are created without a ticket and get it here.

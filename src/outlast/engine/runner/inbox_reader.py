@@ -39,12 +39,12 @@ from outlast.model.payloads import (
     StepProgress,
     UpdateAccepted,
 )
-from outlast.model.run_contents import Item
+from outlast.model.run_contents import Item, ItemKind
 from outlast.ports.backoff import read_with_retry
 from outlast.ports.store import Store
 
 PAGE = 1000
-LEFT_TO_NEXT_LIFE = frozenset({"cancel"})
+LEFT_TO_NEXT_LIFE = frozenset({ItemKind.CANCEL})
 """Items that a life which continues as new leaves to its next life."""
 log = logging.getLogger("outlast.engine")
 
@@ -137,46 +137,46 @@ class InboxReader:
 
     def _accept(self, item: Item) -> None:
         execution = self._execution
-        if item.kind in ("signal", "update"):
+        if item.kind in (ItemKind.SIGNAL, ItemKind.UPDATE):
             self._messages.put(item)
             return
-        if item.kind in ("pause", "unpause"):
+        if item.kind in (ItemKind.PAUSE, ItemKind.UNPAUSE):
             self._pauses.append(item.number)
-            self.paused = item.kind == "pause"
+            self.paused = item.kind == ItemKind.PAUSE
             return
         if isinstance(execution.final_error, ContinueAsNew) and item.kind in LEFT_TO_NEXT_LIFE:
             return  # the next life takes it
-        if item.kind == "resume" and item.name and self._halt(item.name) is None:
+        if item.kind == ItemKind.RESUME and item.name and self._halt(item.name) is None:
             self._resumes[item.name] = (
                 item  # answered in an earlier life: kept until the code halts
             )
             return
-        if item.kind == "step" and self._keep_for_later(item):
+        if item.kind == ItemKind.STEP and self._keep_for_later(item):
             return
         execution.pending.consumes.append(item.number)
         now = self._store.clock.now()
         match item.kind:
-            case "cancel":
+            case ItemKind.CANCEL:
                 self.paused = False  # closing and compensating do not wait
                 if execution.is_active:
                     execution.deliver(CancelRequested(reason=item.name), now)
-            case "child.completed" | "child.failed":
+            case ItemKind.CHILD_COMPLETED | ItemKind.CHILD_FAILED:
                 outcome = _child_payload(item)
                 child = self._child(item.name)
                 if child is not None and child.accepts(outcome):
                     execution.deliver(outcome, now, key=child.key)
-            case "step":
+            case ItemKind.STEP:
                 self._deliver_report(item, now)
             case "lost":
                 self._deliver_losses(item, now)
-            case "resume":
+            case ItemKind.RESUME:
                 halt = self._halt(item.name)
                 if halt is not None:
                     resumed = HaltResumed(value=item.data or Raw(b"null"))
                     execution.deliver(_checked(halt, item, resumed), now, key=halt.key)
-            case "admit":
+            case ItemKind.ADMIT:
                 pass  # it was admitted from its queue, and has started
-            case "receipt":
+            case ItemKind.RECEIPT:
                 pass  # it represents an item that was processed in another store
             case _:
                 log.warning("run %s got an item of unknown kind %r", execution.run_id, item.kind)
@@ -264,7 +264,7 @@ def _report(item: Item) -> StepReport:
 
 def _child_payload(item: Item) -> ChildCompleted | ChildFailedEvent:
     data = item.data or Raw(b"{}")
-    if item.kind == "child.completed":
+    if item.kind == ItemKind.CHILD_COMPLETED:
         return from_json(data, ChildCompleted, where=f"outcome of {item.name!r}")
     return from_json(data, ChildFailedEvent, where=f"outcome of {item.name!r}")
 
@@ -283,7 +283,7 @@ class UnmatchedMessages:
     @property
     def signals(self) -> list[str]:
         """The names of the signals."""
-        return sorted(name for kind, name in self._items if kind == "signal")
+        return sorted(name for kind, name in self._items if kind == ItemKind.SIGNAL)
 
     def put(self, item: Item) -> None:
         """Add a signal or an update."""
@@ -298,13 +298,13 @@ class UnmatchedMessages:
             wanted = [
                 (items[0].number, kind, name)
                 for (kind, name), items in self._items.items()
-                if name in (waits if kind == "signal" else updates)
+                if name in (waits if kind == ItemKind.SIGNAL else updates)
             ]
             if not wanted:
                 return
             _, kind, name = min(wanted)
             item = self._take(kind, name, execution)
-            if kind == "signal":
+            if kind == ItemKind.SIGNAL:
                 received = SignalReceived(signal_name=name, payload=item.data)
                 wait = waits[name]
                 execution.deliver(_checked(wait, item, received), now, key=wait.key)

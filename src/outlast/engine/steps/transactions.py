@@ -28,7 +28,7 @@ from outlast.errors import Busy, Fenced, TryAgain, UsageError, WorkflowMisuse
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
 from outlast.model.json import to_json
-from outlast.model.run_contents import Item, Send
+from outlast.model.run_contents import Item, ItemKind, Send
 from outlast.ports.store import Store
 from outlast.ports.store_methods import LOCK_PATIENCE_S
 
@@ -113,7 +113,7 @@ async def _record(
     while True:
         held = claim()
         item = Item(
-            kind="step",
+            kind=ItemKind.STEP,
             name=call.key,
             id=f"{held.uid}/{call.key} in its transaction",
             data=Raw(to_json(report)),
