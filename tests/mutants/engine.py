@@ -28,6 +28,13 @@ from tests.mutants._engine import (
 )
 
 MUTANTS = [
+    Mutant(
+        "the renewal of leases goes on after a swallowed cancellation",
+        "engine/runner/leases.py",
+        "        raise_if_cancelled()  # a driver may swallow a cancellation, and `close` waits for this task\n",
+        "",
+        ("tests/unit/engine/test_leases.py", "-k", "swallows"),
+    ),
     # -- nothing leaves before it is durable ----------------------------------------------------
     Mutant(
         "a body begins before its intent is durable",

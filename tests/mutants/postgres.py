@@ -24,6 +24,13 @@ def _kit(words: str) -> tuple[str, ...]:
 
 MUTANTS = [
     Mutant(
+        "postgres: a cancellation that psycopg swallows is lost",
+        "stores/postgres/connection.py",
+        "    if task is not None and task.cancelling() > before:",
+        "    if False:",
+        ("tests/stores/postgres/test_connections.py", "-k", "swallows"),
+    ),
+    Mutant(
         "postgres: a server that is too old is opened",
         "stores/postgres/schema.py",
         "    if number < MIN_VERSION:",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from typing import Any, cast
 
+import psycopg
 import pytest
 
 from outlast.errors import TimedOut
 from outlast.stores.postgres import connection
 from outlast.stores.postgres.connection import KEPT_CONNECTIONS, OwnPool
+from outlast.stores.postgres.psycopg import PsycopgConnection
 from tests.stores.postgres.places import FreshStore, ask
 
 pytestmark = pytest.mark.server
@@ -33,6 +37,30 @@ async def test_a_connection_is_kept() -> None:
         await asyncio.gather(*(store.now() for _ in range(KEPT_CONNECTIONS + 2)))
         assert 1 <= len(source.kept) <= KEPT_CONNECTIONS
     assert source.kept == []
+
+
+async def test_a_cancellation_that_psycopg_swallows_is_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On Python 3.11 `asyncio.wait_for` returns normally if a cancellation arrives together with the data. The
+    caller is cancelled nevertheless: whatever cancelled it waits for its end."""
+
+    class Cursor:
+        description = None
+
+        def __init__(self, *args: object, **options: object) -> None: ...
+
+        async def execute(self, *args: object, **options: object) -> None:
+            asyncio.get_running_loop().call_soon(calling.cancel)
+            with suppress(asyncio.CancelledError):
+                await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(psycopg, "AsyncRawCursor", Cursor)
+    link: Any = PsycopgConnection(cast("Any", None))
+    for call in (lambda: link.fetch("SELECT 1"), lambda: link.execute("SELECT 1")):
+        calling = asyncio.ensure_future(call())
+        await asyncio.wait([calling], timeout=30)
+        assert calling.cancelled()
 
 
 async def test_who_waits_for_a_connection_gets_one() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 import outlast
 from outlast.codecs import JsonCodec
 from outlast.engine.runner.leases import Leases
+from outlast.engine.runner.poll_loop import PollLoop
 from outlast.engine.steps.step_executor import StepContext, StepExecutor
 from outlast.errors import StoreClosed, TryAgain
 from outlast.model import Claim
@@ -207,6 +210,54 @@ class WithSibling(MemoryStore):
 
     def sibling(self) -> Sibling:
         return self.beside
+
+
+class Swallowing(MemoryStore):
+    """A store whose driver returns normally from a call that is cancelled, as psycopg may on Python 3.11."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    def sibling(self) -> None:
+        return None
+
+    async def renew(self, claims: Any, ttl: float, **options: Any) -> list[Claim | None]:
+        self.asked.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.get_running_loop().create_future()
+        return list(claims)
+
+
+@pytest.mark.proves("I4", "I30")
+async def test_closing_ends_though_a_driver_swallows_the_cancellation() -> None:
+    """The renewal task is cancelled once, and does not go on after the call returned."""
+    store = Swallowing()
+    leases = Leases(store, 0.03)
+    await leases.open()
+    leases.hold(
+        Claim(owner="w", token=1, claimed_at=store.clock.now()), asked=store.clock.monotonic()
+    )
+    async with asyncio.timeout(30):
+        await store.asked.wait()
+        await leases.close()
+
+
+@pytest.mark.proves("I30")
+async def test_a_poll_loop_stops_though_a_driver_swallows_the_cancellation() -> None:
+    """The same for what polls the store."""
+    polled = asyncio.Event()
+
+    async def poll() -> None:
+        polled.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.get_running_loop().create_future()
+
+    loop = PollLoop(MemoryStore(), "polling", timeout_s=1.0, log=logging.getLogger("outlast"))
+    loop.start(poll)
+    async with asyncio.timeout(30):
+        await polled.wait()
+        await loop.stop()
 
 
 @pytest.mark.proves("I4")

@@ -75,7 +75,7 @@ def test_a_cursor_names_the_run_it_was_made_of(micros: int, id: str) -> None:
     RunQuery(after=cursor).check()
 
 
-BAD = ["", "x", "not a cursor", "é", "a" * 100_000]
+BAD = ["", "x", "not a cursor", "é", "0/", "+0", "a" * 100_000]
 FORGED = [b"null", b"[]", b"[1]", b'["1","a"]', b'[1.5,"a"]', b"[[[[", b"\xff", b'[1,"a"] ']
 
 

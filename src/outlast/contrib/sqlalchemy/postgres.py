@@ -27,7 +27,7 @@ from outlast.errors import InvalidValue, ReadOnlyStore
 from outlast.model.query import Projection
 from outlast.ports.clock import Clock
 from outlast.stores.postgres import PostgresStore
-from outlast.stores.postgres.connection import Connection, ConnectionSource
+from outlast.stores.postgres.connection import Connection, ConnectionSource, keeping_cancellation
 from outlast.stores.postgres.driver_errors import translate
 from outlast.stores.postgres.schema import install
 from outlast.stores.postgres.transaction import TransactionStore
@@ -52,18 +52,24 @@ class LoopSource(ConnectionSource):
 
     @asynccontextmanager
     async def acquire(self, timeout: float | None) -> AsyncIterator[Connection]:
-        try:
-            async with asyncio.timeout(timeout):
-                connection = await self._engine.connect()
-                driver = await _open_driver(connection)
-        except Exception as error:
-            raise unwrapped(error, self.name) from error
-        try:
-            yield _link(driver)
-        finally:
-            if _is_closed(driver):
+        with keeping_cancellation():
+            try:
+                async with asyncio.timeout(timeout):
+                    connection = await self._engine.connect()
+                    driver = await _open_driver(connection)
+            except Exception as error:
+                raise unwrapped(error, self.name) from error
+            try:
+                yield _link(driver)
+            except (asyncio.CancelledError, TimeoutError):
+                # asyncpg still waits for the server to cancel the statement: the next user of the connection
+                # would be cancelled with it.
                 await connection.invalidate()
-            await connection.close()
+                raise
+            finally:
+                if _is_closed(driver):
+                    await connection.invalidate()
+                await connection.close()
 
 
 class ThreadSource(ConnectionSource):

@@ -262,6 +262,7 @@ class Leases:
                 log.exception("renewing failed unexpectedly, trying again")
             self._doubt_expired()
             return False
+        raise_if_cancelled()  # a driver may swallow a cancellation, and `close` waits for this task
         all_renewed = True
         for lease, claim in zip(held, found, strict=True):
             if claim is None:

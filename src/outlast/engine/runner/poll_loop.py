@@ -151,6 +151,7 @@ class PollLoop:
             again = again._replace(pause_s=IDLE_S)
             try:
                 found = await poll()
+                raise_if_cancelled()  # a driver may swallow a cancellation, and `stop` waits for this task
                 self.error = None
                 if found is None:
                     continue

@@ -7,8 +7,8 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -59,6 +59,18 @@ class Connection(Protocol):
     def get_server_pid(self) -> int:
         """The server's process id as the client sees it: a pooler invents one."""
         ...
+
+
+@contextmanager
+def keeping_cancellation() -> Iterator[None]:
+    """Raise `CancelledError` at the end if the task was cancelled inside. psycopg waits with `asyncio.wait_for`, which on
+    Python 3.11 returns normally if a cancellation arrives together with the data. A background task would then
+    never end, and closing the engine would wait for it forever."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    yield
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
 
 
 class ConnectionSource(ABC):

@@ -19,6 +19,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
+from outlast.stores.postgres.connection import keeping_cancellation
 from outlast.stores.postgres.rows import Row
 
 T = TypeVar("T")
@@ -36,13 +37,15 @@ class PsycopgConnection:
     async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Row]:
         """The rows of one statement."""
         cursor = psycopg.AsyncRawCursor(self._connection, row_factory=tuple_row)
-        async with asyncio.timeout(timeout):
-            await cursor.execute(query.encode(), _plain(args), binary=True)
-            return [] if cursor.description is None else list(await cursor.fetchall())
+        with keeping_cancellation():
+            async with asyncio.timeout(timeout):
+                await cursor.execute(query.encode(), _plain(args), binary=True)
+                return [] if cursor.description is None else list(await cursor.fetchall())
 
     async def execute(self, query: str) -> None:
         """Run a script of several statements."""
-        await psycopg.AsyncRawCursor(self._connection).execute(query.encode())
+        with keeping_cancellation():
+            await psycopg.AsyncRawCursor(self._connection).execute(query.encode())
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
