@@ -131,7 +131,9 @@ def order_of(cursor: str) -> Order:
 
 def _read(cursor: str) -> tuple[Order, tuple[int, str]]:
     try:
-        if "+" in cursor or "/" in cursor:  # the other alphabet of Base64, which Python up to 3.14 accepts too
+        if (
+            "+" in cursor or "/" in cursor
+        ):  # the other alphabet of Base64, which Python up to 3.14 accepts too
             raise ValueError("not a cursor")
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         named = msgspec.json.decode(text, type=list[int | str])
