@@ -48,6 +48,13 @@ MUTANTS = [
         "isinstance(call, StepCall):\n",
         program("a report of a queued step that comes after its life"),
     ),
+    Mutant(
+        "programs: a takeover replays the history of a later owner",
+        "engine/runner/claimer.py",
+        "        if newest > claim.token:",
+        "        if newest < 0:",
+        program("a takeover that reads the history of the next life"),
+    ),
     # -- replay ---------------------------------------------------------------------------------
     Mutant(
         "programs: what was open at a snapshot is not begun again",

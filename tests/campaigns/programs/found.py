@@ -297,4 +297,11 @@ FOUND: dict[str, Case] = {
     "a retried run whose child was retried before and waits": Case(
         (Child((Step(raises=1), Halt())),), acts=(Act("retry", run=1), Act("retry"))
     ),
+    "a takeover that reads the history of the next life": Case(
+        (Step(queued=True), Continue()),
+        acts=(Act("update", seconds=4),),
+        faults=(Fault("dies before"), Fault("stands still", at=13, any_call=True, seconds=11)),
+        workers=2,
+        snapshots=True,
+    ),
 }

@@ -21,7 +21,7 @@ from outlast._public import public
 from outlast.engine.definitions.signature import Signature
 from outlast.engine.operations.operation import Operation
 from outlast.engine.replay.error_text import details_of, text_of, with_place
-from outlast.engine.replay.event_loop import Scope, current_scope
+from outlast.engine.replay.event_loop import Scope, inside_scope
 from outlast.errors import ScopeFailed, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.ids import check_name
@@ -86,27 +86,25 @@ async def run_scope(
         region.ends_by_itself = True
         return await _recorded(region.future)
     inside = Scope(f"{region.key}/", execution.scope)
-    outside = current_scope.set(inside)
-    try:
-        value = await _awaitable(body(*args, **kwargs), region.key)
-        output = signature.encode_result(execution.codec, value)
-        again = _runs_again(execution, inside)
-        execution.record(region.key, ScopeCompleted(output=output, undoable=again))
-    except asyncio.CancelledError:
-        execution.abandon(region)
-        raise
-    except Exception as error:  # noqa: BLE001 - it is recorded and raised again
-        text, kind = text_of(error), type(error).__name__
-        again = _runs_again(execution, inside)
-        failed = ScopeFailedEvent(
-            error=text, error_type=kind, undoable=again, details=details_of(error)
-        )
-        execution.record(region.key, failed)
-        # Raised as a replay raises it.
-        failure = with_place(ScopeFailed(region.key, text, kind), failed.details)
-        raise failure from failure.__cause__
-    finally:
-        current_scope.reset(outside)
+    with inside_scope(inside):
+        try:
+            value = await _awaitable(body(*args, **kwargs), region.key)
+            output = signature.encode_result(execution.codec, value)
+            again = _runs_again(execution, inside)
+            execution.record(region.key, ScopeCompleted(output=output, undoable=again))
+        except asyncio.CancelledError:
+            execution.abandon(region)
+            raise
+        except Exception as error:  # noqa: BLE001 - it is recorded and raised again
+            text, kind = text_of(error), type(error).__name__
+            again = _runs_again(execution, inside)
+            failed = ScopeFailedEvent(
+                error=text, error_type=kind, undoable=again, details=details_of(error)
+            )
+            execution.record(region.key, failed)
+            # Raised as a replay raises it.
+            failure = with_place(ScopeFailed(region.key, text, kind), failed.details)
+            raise failure from failure.__cause__
     return signature.decode_result(execution.codec, output)
 
 
@@ -146,11 +144,8 @@ async def run_loop(
         state = signature.decode_first(execution.codec, recorded.state)
     inside = Scope(f"{key}/", execution.scope)
     while True:
-        outside = current_scope.set(Scope(f"{key}/{iteration}/", inside))
-        try:
+        with inside_scope(Scope(f"{key}/{iteration}/", inside)):
             result = await _awaitable(body(state), key)
-        finally:
-            current_scope.reset(outside)
         if isinstance(result, Stop):
             return result.value
         encoded: Raw

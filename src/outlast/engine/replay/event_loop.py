@@ -19,7 +19,8 @@ import inspect
 import sys
 import zlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from types import CoroutineType
 from typing import Any, NoReturn, TypeVar, cast
@@ -73,6 +74,20 @@ class Scope:
 
 
 current_scope: ContextVar[Scope] = ContextVar("outlast_scope")
+
+
+@contextmanager
+def inside_scope(scope: Scope) -> Iterator[None]:
+    """Operations that are requested in the block belong to `scope`."""
+    outside = current_scope.set(scope)
+    try:
+        yield
+    except GeneratorExit:
+        raise  # the garbage collector closes abandoned code, in a context of its own
+    except BaseException:
+        current_scope.reset(outside)
+        raise
+    current_scope.reset(outside)
 
 
 TASK_IS_OF_THREAD = sys.version_info >= (3, 14)

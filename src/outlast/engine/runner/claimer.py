@@ -263,6 +263,9 @@ class Claimer:
         replay_log = await load_replay_log(
             self._store, run, history, timeout_s=self._timeout_s, residency=self._residency
         )
+        newest = max((event.token for event in replay_log.events), default=0)
+        if newest > claim.token:  # the read was late: this is the history of a later owner, or life
+            raise Fenced(claim.subject, token=claim.token, current=newest)
         waits = await turned_away(
             self._store, replay_log.events, run, claim, timeout_s=self._timeout_s
         )
