@@ -49,11 +49,11 @@ MUTANTS = [
         program("a report of a queued step that comes after its life"),
     ),
     Mutant(
-        "programs: a takeover replays the history of a later owner",
+        "lives: a takeover replays the history of a later owner",
         "engine/runner/claimer.py",
         "        if newest > claim.token:",
         "        if newest < 0:",
-        program("a takeover that reads the history of the next life"),
+        ("tests/unit/engine/test_late_takeover.py",),
     ),
     # -- replay ---------------------------------------------------------------------------------
     Mutant(
