@@ -310,7 +310,7 @@ MUTANTS = [
         "engine/operations/child.py",
         "with_place(ChildFailed(self.child_id, error, self.key), details)",
         "ChildFailed(self.child_id, error, self.key)",
-        ("tests/unit/engine/test_error_places.py", "-k", "passes_children and child-memory"),
+        ("tests/unit/engine/test_error_places.py", "-k", "passes_children and child"),
     ),
     Mutant(
         "a scope raises another error than its replay",
