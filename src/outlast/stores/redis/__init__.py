@@ -2,7 +2,7 @@
 
 ::
 
-    store.py, optional.py, registry.py, transfer.py, queue.py   the ports
+    store.py, queue.py   the ports; session_store.py: what the parts of the store share
         │ scripts and plain reads: commit, claims, inbox, tasks, find, run_details, delete, fair_queue, …
     session.py                     connects; calls scripts, and passes the keys that they ask for
         ├── scripts.py, lua/       one static script per transition; lua/lib is what they share

@@ -1,4 +1,4 @@
-"""Items on their way to inboxes."""
+"""Inboxes: sending items, and reading them in pages."""
 
 from __future__ import annotations
 
@@ -10,14 +10,40 @@ import msgspec
 from outlast.errors import Fenced, NotFound, RunClosed, UnknownOutcome
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
+from outlast.model.commit_rules import WakeupKind
 from outlast.model.run import Status
-from outlast.model.run_contents import Receipt, Send
+from outlast.model.run_contents import Item, Receipt, Send
 from outlast.stores.redis.concurrency_slots import extend, to_wanted
 from outlast.stores.redis.keys import CLAIM_INDEXES, TASKS, of_run
 from outlast.stores.redis.notifier import relay
 from outlast.stores.redis.packing import pack, pack_claim, pack_send
 from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.session_store import SessionStore
 from outlast.stores.redis.tasks import find_lost
+from outlast.stores.redis.unpacking import to_item
+
+
+class RedisInbox(SessionStore):
+    """Items that are sent to runs."""
+
+    async def send(
+        self,
+        sends: Sequence[Send],
+        *,
+        finishes: Sequence[Claim] = (),
+        keeps: Sequence[Claim] = (),
+        timeout: float | None = None,
+    ) -> list[Receipt | Refusal]:
+        server = await self._session.server()
+        receipts = await send_all(server, sends, finishes, keeps, timeout=timeout)
+        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        return receipts
+
+    async def inbox(
+        self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
+    ) -> list[Item]:
+        found = await self._reads.inboxes.find((run_id, after, limit), timeout)
+        return [to_item(member) for member in found or ()]
 
 
 async def send_all(

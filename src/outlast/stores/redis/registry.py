@@ -16,13 +16,13 @@ from outlast.model.times import from_micros, to_micros
 from outlast.stores.redis.claims import distinct_prefixes
 from outlast.stores.redis.delete import finish_all
 from outlast.stores.redis.keys import framed
-from outlast.stores.redis.optional import RedisOptional
+from outlast.stores.redis.session_store import SessionStore
 
 _pack = msgspec.msgpack.encode
 _unpack = msgspec.msgpack.Decoder(tuple[int, int, int, bytes]).decode
 
 
-class RedisRegistry(RedisOptional):
+class RedisRegistry(SessionStore):
     """Counts and workers."""
 
     async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:

@@ -18,19 +18,21 @@ from outlast.stores.redis import claims as claiming
 from outlast.stores.redis import find
 from outlast.stores.redis.commit import commit_all, saved_activities
 from outlast.stores.redis.delete import hidden_among
+from outlast.stores.redis.inbox import RedisInbox
 from outlast.stores.redis.keys import of_run
 from outlast.stores.redis.location import Location
 from outlast.stores.redis.notifier import relay
 from outlast.stores.redis.queue import RedisQueue
 from outlast.stores.redis.registry import RedisRegistry
-from outlast.stores.redis.run_details import forget_elsewhere
+from outlast.stores.redis.run_details import RedisRunDetails, forget_elsewhere
+from outlast.stores.redis.tasks import RedisTasks
 from outlast.stores.redis.transfer import RedisTransfer
 from outlast.stores.redis.unpacking import to_event, to_run
 
 PARTITIONS = 16
 
 
-class RedisStore(RedisRegistry, RedisTransfer):
+class RedisStore(RedisInbox, RedisTasks, RedisRunDetails, RedisRegistry, RedisTransfer):
     """A store under one prefix of a Redis: ``RedisStore("redis://localhost:6379/0")``.
 
     A client of yours (`redis.asyncio.Redis`, also from Sentinel) is used and never closed. `retention` (seconds,

@@ -18,12 +18,38 @@ from outlast.stores.redis.concurrency_slots import (
     release_slots,
     to_wanted,
 )
+from outlast.stores.redis.delete import finish_all
 from outlast.stores.redis.keys import TASKS, framed, of_run
 from outlast.stores.redis.packing import lease, pack
 from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.session_store import SessionStore
 from outlast.stores.redis.unpacking import to_claim, to_state, to_task
 
 LOOK = ("task:data", "task:state", "task:free", "task:keyed", "task:held")
+
+
+class RedisTasks(SessionStore):
+    """Claims on single tasks, and what is available."""
+
+    async def claim_task(
+        self,
+        run_id: str,
+        task_id: str,
+        owner: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+    ) -> Claim | None:
+        server = await self._session.server()
+        return await claim_task(server, run_id, task_id, owner, ttl, timeout=timeout)
+
+    async def find_available_tasks(
+        self, *, queue: str | None = None, limit: int = 1, timeout: float | None = None
+    ) -> list[Task]:
+        server = await self._session.server()
+        await finish_all(server, timeout=timeout)
+        found = await find_available(server, queue, limit, timeout=timeout)
+        return [one.task for one in found]
 
 
 class Available(NamedTuple):

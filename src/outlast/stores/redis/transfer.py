@@ -5,12 +5,12 @@ from __future__ import annotations
 from outlast.model.run_contents import BoundKey, DeadTask, HeldTask, RunContents, Task
 from outlast.model.times import from_micros
 from outlast.stores.redis.keys import key_of, of_run
-from outlast.stores.redis.optional import RedisOptional
 from outlast.stores.redis.session import Server
+from outlast.stores.redis.session_store import SessionStore
 from outlast.stores.redis.unpacking import to_dead, to_state, to_task
 
 
-class RedisTransfer(RedisOptional):
+class RedisTransfer(SessionStore):
     """The contents of a run that a commit does not read back."""
 
     async def contents(self, run_id: str, *, timeout: float | None = None) -> RunContents:

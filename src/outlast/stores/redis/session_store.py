@@ -1,4 +1,4 @@
-"""The optional part of the store: inbox, tasks, contents of runs, idempotency keys, delete, retention."""
+"""SessionStore: the constructor and upkeep of the store, which its parts share, and the deletion of runs."""
 
 from __future__ import annotations
 
@@ -7,30 +7,26 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from outlast.errors import InvalidValue, StoreClosed, StoreFault, TryAgain
-from outlast.model.claim import Claim
-from outlast.model.commit import Refusal
 from outlast.model.commit_rules import WakeupKind
 from outlast.model.run import Status
-from outlast.model.run_contents import Activity, Entry, Fact, Item, Receipt, Send, Task, Timer
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import Send
 from outlast.ports.clock import Clock, ServerClock
 from outlast.ports.store import Store
-from outlast.stores.redis import delete, failover_guard, inbox, run_details, tasks
+from outlast.stores.redis import delete, failover_guard
 from outlast.stores.redis.failover_guard import FailoverGuard, quarantine_call
 from outlast.stores.redis.find import Reads
 from outlast.stores.redis.keys import Layout
 from outlast.stores.redis.location import Location
 from outlast.stores.redis.notifier import PubSubConnection, RedisNotifier, relay, waiting
 from outlast.stores.redis.session import Server, Session
-from outlast.stores.redis.unpacking import to_entry, to_item, to_snapshot
 
 RETENTION = timedelta(days=7).total_seconds()
 TIDY_SECONDS = 60.0
 DEFAULT = -1.0
 
 
-class RedisOptional(Store):
-    """The methods that a minimal store may omit."""
+class SessionStore(Store):
+    """The base of the store's parts (inbox.py, tasks.py, …)."""
 
     _default_partitions: ClassVar[int] = 1
 
@@ -126,120 +122,6 @@ class RedisOptional(Store):
                 await self.expire(before, timeout=timeout)
         except (TryAgain, StoreFault):
             return  # the next look does it
-
-    # -- inbox --------------------------------------------------------------------------------
-
-    async def send(
-        self,
-        sends: Sequence[Send],
-        *,
-        finishes: Sequence[Claim] = (),
-        keeps: Sequence[Claim] = (),
-        timeout: float | None = None,
-    ) -> list[Receipt | Refusal]:
-        server = await self._session.server()
-        receipts = await inbox.send_all(server, sends, finishes, keeps, timeout=timeout)
-        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
-        return receipts
-
-    async def inbox(
-        self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
-    ) -> list[Item]:
-        found = await self._reads.inboxes.find((run_id, after, limit), timeout)
-        return [to_item(member) for member in found or ()]
-
-    # -- tasks --------------------------------------------------------------------------------
-
-    async def claim_task(
-        self,
-        run_id: str,
-        task_id: str,
-        owner: str,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-    ) -> Claim | None:
-        server = await self._session.server()
-        return await tasks.claim_task(server, run_id, task_id, owner, ttl, timeout=timeout)
-
-    async def find_available_tasks(
-        self, *, queue: str | None = None, limit: int = 1, timeout: float | None = None
-    ) -> list[Task]:
-        server = await self._session.server()
-        await delete.finish_all(server, timeout=timeout)
-        found = await tasks.find_available(server, queue, limit, timeout=timeout)
-        return [one.task for one in found]
-
-    # -- what a run owns ----------------------------------------------------------------------
-
-    async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
-        return await run_details.load_timers(await self._session.server(), run_id, timeout=timeout)
-
-    async def due_timers(
-        self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
-    ) -> list[Timer]:
-        server = await self._session.server()
-        moment = now or await server.now(timeout=timeout)
-        return await run_details.find_due_timers(server, moment, limit, timeout=timeout)
-
-    async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
-        lines = await self._reads.one(run_id, "entries", b"LRANGE", b"0", b"-1", timeout=timeout)
-        return sorted((to_entry(run_id, line) for line in lines), key=lambda one: one.timestamp)
-
-    async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
-        server = await self._session.server()
-        return await run_details.load_activities(server, run_id, timeout=timeout)
-
-    async def find_activity(
-        self, activity_id: str, *, timeout: float | None = None
-    ) -> Activity | None:
-        server = await self._session.server()
-        return await run_details.find_activity(server, activity_id, timeout=timeout)
-
-    async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
-        value = await self._reads.one(run_id, "snapshot", b"GET", timeout=timeout)
-        return None if value is None else to_snapshot(value)
-
-    async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:
-        return await run_details.drop_snapshot(
-            await self._session.server(), run_id, timeout=timeout
-        )
-
-    async def snapshot_ids(
-        self, *, after: str = "", limit: int = 1000, timeout: float | None = None
-    ) -> list[str]:
-        server = await self._session.server()
-        return await run_details.find_snapshot_ids(server, after, limit, timeout=timeout)
-
-    async def find_fact(
-        self, hash: str, *, root: str = "", timeout: float | None = None
-    ) -> Fact | None:
-        return await run_details.find_fact(
-            await self._session.server(), hash, root, timeout=timeout
-        )
-
-    async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
-        await run_details.put_fact(await self._session.server(), fact, timeout=timeout)
-
-    async def drop_fact(self, hash: str, *, timeout: float | None = None) -> bool:
-        return await run_details.drop_fact(await self._session.server(), hash, timeout=timeout)
-
-    # -- idempotency keys ---------------------------------------------------------------------
-
-    async def remember(
-        self,
-        scope: str,
-        key: str,
-        value: str,
-        *,
-        run_id: str | None = None,
-        timeout: float | None = None,
-    ) -> str | None:
-        server = await self._session.server()
-        return await run_details.remember(server, scope, key, value, run_id, timeout=timeout)
-
-    async def recall(self, scope: str, key: str, *, timeout: float | None = None) -> str | None:
-        return await run_details.recall(await self._session.server(), scope, key, timeout=timeout)
 
     # -- the end ------------------------------------------------------------------------------
 
