@@ -88,7 +88,7 @@ MUTANTS = [
     ),
     Mutant(
         "redis: a worker leaves a deletion that a dead process has begun",
-        f"{FOLDER}/optional.py",
+        f"{FOLDER}/session_store.py",
         "            await delete.finish_all(server, timeout=timeout)\n            posted = ",
         "            posted = ",
         DELETION,
