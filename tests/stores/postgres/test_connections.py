@@ -57,8 +57,8 @@ async def test_a_cancellation_that_psycopg_swallows_is_raised(
 
     monkeypatch.setattr(psycopg, "AsyncRawCursor", Cursor)
     link: Any = PsycopgConnection(cast("Any", None))
-    for call in (lambda: link.fetch("SELECT 1"), lambda: link.execute("SELECT 1")):
-        calling = asyncio.ensure_future(call())
+    for call in (link.fetch, link.execute):
+        calling = asyncio.ensure_future(call("SELECT 1"))
         await asyncio.wait([calling], timeout=30)
         assert calling.cancelled()
 

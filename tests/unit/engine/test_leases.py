@@ -219,7 +219,7 @@ class Swallowing(MemoryStore):
         super().__init__()
         self.asked = asyncio.Event()
 
-    def sibling(self) -> None:
+    def sibling(self) -> None:  # type: ignore[override]
         return None
 
     async def renew(self, claims: Any, ttl: float, **options: Any) -> list[Claim | None]:

@@ -94,11 +94,11 @@ async def test_what_happens_to_runs_is_logged_in_one_place(
     async with app(broken) as virtual:
         with pytest.raises(RunFailed):
             await (await virtual.start(broken(), id="b")).result()
-    [line] = said(caplog, "outlast.runs")
-    assert line.startswith(
+    [failure] = said(caplog, "outlast.runs")
+    assert failure.startswith(
         "workflow.failed [run=b]: LookupError: nothing there\n  at test_observers.py:"
     )
-    assert line.endswith(" in broken\nLookupError: nothing there")
+    assert failure.endswith(" in broken\nLookupError: nothing there")
 
 
 async def test_a_watcher_sees_each_commit_once_and_may_fail() -> None:
