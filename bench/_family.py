@@ -54,7 +54,7 @@ async def main(place: str, children: int, role: str) -> None:
             await app.start(family(children), id=PARENT)
         while await store.find_one(PARENT) is None:  # noqa: ASYNC110 - begun by another process
             await asyncio.sleep(0.01)
-        if await app.result(PARENT) != children * (children - 1):
+        if await app.get(PARENT).result() != children * (children - 1):
             raise AssertionError("a wrong result")
         seconds = time.perf_counter() - begun
         os.write(

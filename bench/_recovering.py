@@ -46,7 +46,7 @@ async def main(how: str, place: str, count: int, lease: float) -> None:
         ids = [f"wf-{number}" for number in range(count)]
         if how == "begin":
             await asyncio.gather(*(app.start(ten_steps(), id=id) for id in ids))
-        results = await asyncio.gather(*(app.result(id) for id in ids))
+        results = await asyncio.gather(*(app.get(id).result() for id in ids))
         if results != [STEPS] * count:
             raise AssertionError("a wrong result")
 

@@ -175,7 +175,7 @@ async def parked(store: Store, workflow: Numbered, count: int) -> Run:
     """A run that has done its work and waits, out of memory."""
     async with outlast.App(store, workflows=[workflow]) as app:
         handle = await app.start(workflow(count))
-        while await handle.status() is not Status.WAITING:
+        while (await handle.status()).status is not Status.WAITING:
             await store.clock.sleep(0.05)
         return await store.get(handle.id)
 

@@ -80,9 +80,9 @@ async def main(store: str) -> None:
 
         print("The director looks at what is halted:")
         await see(app, "halted", "train")
-        async for run in app.find(status="halted"):
+        async for run in app.client.find(status="halted"):
             print(f"   {run.id!r} needs a decision: {bytes(run.halt_data or b'').decode()}")
-            await app.resume(run.id, Decision(True, "the director"))
+            await app.get(run.id).resume(Decision(True, "the director"))
 
         results = {id: await run.result() for id, run in runs.items()}
         print("In the end:")
@@ -93,7 +93,7 @@ async def main(store: str) -> None:
 async def see(app: outlast.App, status: str, *ids: str) -> None:
     """Look at the list of runs, as a person would, until these are on it."""
     while True:
-        found = {run.id async for run in app.find(status=status)}
+        found = {run.id async for run in app.client.find(status=status)}
         if found.issuperset(ids):
             return
         await asyncio.sleep(0.05)

@@ -46,14 +46,14 @@ async def main() -> None:
     async with outlast.App(store, schedules=[nightly]) as app:
         await clock.sleep(DAY)
         await tell("after three days away", app)
-        run = await app.schedules.trigger("nightly", by="ada")
+        run = await app.client.schedules.trigger("nightly", by="ada")
         print("now:", await run.result())
 
 
 async def tell(when: str, app: outlast.App) -> None:
     """Which reports there are."""
-    runs = sorted([run.id async for run in app.find(attributes={"schedule": "nightly"})])
-    state = await app.schedules.get("nightly")
+    runs = sorted([run.id async for run in app.client.find(attributes={"schedule": "nightly"})])
+    state = await app.client.schedules.get("nightly")
     print(f"{when}: {', '.join(runs)} ({state.missed} missed)")
 
 

@@ -114,8 +114,8 @@ async def show(store: str) -> None:
 
     print("2. Somebody approves while no worker is alive. The signal is kept.")
     async with outlast.App(store) as app:
-        await app.signal(RUN, "approve", True)
-        before = await app.history(RUN)
+        await app.get(RUN).signal("approve", True)
+        before = await app.get(RUN).history()
     print(f"   {len(before)} events were recorded before the crash\n")
 
     print("3. A second worker opens the same file and goes on where the first one was.")
@@ -125,7 +125,7 @@ async def show(store: str) -> None:
     second.wait()
 
     async with outlast.App(store) as app:
-        history = await app.history(RUN)
+        history = await app.get(RUN).history()
     timeline(history, len(before))
     proof(history, len(before))
 

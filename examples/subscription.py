@@ -64,7 +64,7 @@ async def main(store: str) -> None:
         await app.clock.sleep(350 * DAY)
         await run.signal("cancel", "I have read everything")
         print(f"In the end: {await run.result()}.")
-        events = len(await app.history(run.id))
+        events = len(await app.get(run.id).history())
     print(f"The last life of the run has {events} events.")
     print(f"350 days took {time.monotonic() - begun:.1f} seconds.")
 

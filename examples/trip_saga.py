@@ -83,7 +83,7 @@ async def main(store: str) -> None:
             except RunFailed as failure:
                 print(f"   no trip    {failure.error}")
                 print("What the history says of it:")
-                for event in await app.history(run.id):
+                for event in await app.get(run.id).history():
                     print(f"   {event.sequence:3}  {event.type:23} {event.step_name}")
 
 

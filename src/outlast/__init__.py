@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from outlast import sync
     from outlast.app import App
     from outlast.call import Call
-    from outlast.client import Client, RunHandle
+    from outlast.client import Client, RunHandle, RunView, TransactionClient, Unreadable
     from outlast.context import (
         branch,
         child,
@@ -67,11 +67,14 @@ __all__ = [
     "Retry",
     "Run",
     "RunHandle",
+    "RunView",
     "Schedule",
     "Signal",
     "Status",
     "Step",
     "Stop",
+    "TransactionClient",
+    "Unreadable",
     "Update",
     "Workflow",
     "branch",
@@ -106,7 +109,7 @@ __all__ = [
 _MODULES = {
     "outlast.app": "App",
     "outlast.call": "Call",
-    "outlast.client": "Client RunHandle",
+    "outlast.client": "Client RunHandle RunView TransactionClient Unreadable",
     "outlast.decorators": "Step Workflow step workflow",
     "outlast.engine.definitions.retry": "Retry",
     "outlast.engine.operations.scopes": "Stop",

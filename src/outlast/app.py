@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
@@ -14,24 +14,25 @@ from typing import Any, Self, TypeVar, Unpack, overload
 
 from outlast._public import public
 from outlast.call import Call
-from outlast.client import Client, RunHandle
+from outlast.client import Client, RunHandle, TransactionClient
+from outlast.client.backend import Backend
 from outlast.client.client import StartOptions
-from outlast.client.transaction import TransactionClient
 from outlast.codecs import JsonCodec
 from outlast.decorators import Step, Workflow
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.definitions.retry import is_number
+from outlast.engine.replay.new_run import NewRun
 from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.driver_pool import EMBEDDED_DRAIN_S, Drain
 from outlast.engine.runner.engine import LEASE_S, MAX_RUNS, Engine
-from outlast.engine.runner.history_loader import NewRun
 from outlast.engine.runner.observers import Observer
 from outlast.engine.runner.stuck_runs import MAX_REPORTED
 from outlast.engine.steps.subprocess import loading
 from outlast.errors import Closed, InvalidValue, OutlastError, WorkflowMisuse
 from outlast.model.claim import Worker, check_ttl
 from outlast.model.ids import SCHEDULE_OF
-from outlast.model.queue_policy import STARTS, QueuePolicy, check_policy
+from outlast.model.queue_policy import STARTS, QueueOptions, QueuePolicy, check_policy
+from outlast.model.run import AttributeValue, Run
 from outlast.model.times import to_seconds
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
@@ -39,7 +40,7 @@ from outlast.ports.notifier import WakeupChannel
 from outlast.ports.store import Store
 from outlast.ports.store_methods import LOCK_PATIENCE_S
 from outlast.registry import queued_steps_in, with_children, workflows_in
-from outlast.schedules import Schedule, Schedules
+from outlast.schedules import Schedule
 from outlast.schedules.schedule_workflow import schedule_workflow
 from outlast.urls import resolve_wakeup_channel, store_of
 from outlast.worker import STEPS_AT_ONCE, AdmissionWorker, TaskWorker, WakeupRelay
@@ -49,7 +50,7 @@ R = TypeVar("R")
 
 
 @public
-class App(Client):
+class App:
     """Runs workflows in this process, durably, on the store you name.
 
     ``App("sqlite:///shop.db", workflows=[checkout])``. A store that you made yourself is used and
@@ -60,11 +61,14 @@ class App(Client):
     `observers` are called with each commit of this process when it is durable. `queues` are those
     from which this process lets runs begin, by name or with their rules. `concurrency` is how many
     runs this process drives, and how many queued steps it does, at once (1,000 and 100).
-    `schedules` start workflows by the clock; they are kept in the store, see `app.schedules`.
+    `schedules` start workflows by the clock; they are kept in the store, see `app.client.schedules`.
     `threads` is where plain steps run, if not in threads of the app's own; it is never shut down.
     `residency` says when histories are summed up in snapshots: tests let it happen more often.
     `strict_replay`: a run whose code calls a step with other arguments in a replay is parked, not only logged.
     `drain` is how many seconds steps that run get to end in when the app is closed.
+
+    An app has a `client`: `start`, `start_many`, `get` and `on` are here as well, everything else about runs, queues and
+    schedules is on ``app.client`` and on the handles of runs.
     """
 
     def __init__(
@@ -92,6 +96,8 @@ class App(Client):
         if not is_number(drain) or not 0 <= drain < math.inf:
             raise InvalidValue(f"drain={drain!r}: use a number of seconds, 0 to wait for nothing")
         self.drain = drain
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
         self._draining: Drain | None = None
         if concurrency is not None and concurrency < 1:
             raise InvalidValue(
@@ -104,16 +110,19 @@ class App(Client):
             else wakeup_channel
         )
         self._owns_store = isinstance(store, str)
-        opened = store_of(store, clock=clock)
+        self._opened = opened = store_of(store, clock=clock)
         if isinstance(opened.clock, LeapingClock):
-            opened = opened.clock.watched(opened)
+            self._opened = opened = opened.clock.watched(opened)
         declared = list(schedules)
         given = workflows_in(workflows)
         given += {one.workflow: None for one in declared if one.workflow not in given}
         definitions = with_children(given)
         codec = codec or JsonCodec()
+        self._backend = self._new_backend(opened, codec)
+        self.client: Client = _AppClient(self._backend)
         schedule_workflows = {
-            one.name: schedule_workflow(one, self, opened).definition for one in definitions
+            one.name: schedule_workflow(one, self._backend, opened).definition
+            for one in definitions
         }
         definitions += schedule_workflows.values()
         self._engine = Engine(
@@ -158,32 +167,18 @@ class App(Client):
             opened, self._word, on_listed=self._engine.claimer.look_for_parked
         )
         self._relay = None if channel is None else WakeupRelay(opened, channel, timeout_s=lease / 3)
-        super().__init__(
-            opened,
-            codec=codec,
-            wake_run=self._engine.drivers.wake,
-            drop=self._engine.drivers.drop,
-            ending=self._engine.drivers.ending,
-            can_continue=self._engine.can_continue,
-            workflows=self._engine.workflows,
-        )
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pid = 0
-        self.schedules = Schedules(self, opened, codec, schedule_workflows)
+        self._backend.attach(self._engine, self._doorman)
         self._declared = declared
         for schedule in declared:
             schedule.spec(codec)  # checks its input
 
+    def _new_backend(self, store: Store, codec: Codec) -> AppBackend:
+        return AppBackend(store, codec, self.check_loop)
+
     @property
     def store(self) -> Store:
         """The store that this app runs on."""
-        return super()._store
-
-    @property
-    def _store(self) -> Store:
-        store = super()._store
-        self._check_loop()
-        return store
+        return self._backend.store
 
     @property
     def workflow_names(self) -> frozenset[str]:
@@ -235,7 +230,7 @@ class App(Client):
             await self._engine.open()
             return
         for schedule in self._declared:
-            await self.schedules.declare(schedule)
+            await self.client.schedules.declare(schedule)
         if self._relay is not None:
             await self._relay.open()
         await self._engine.open()
@@ -283,7 +278,7 @@ class App(Client):
                 "parent: make and open apps after the fork, not before"
             )
 
-    def _check_loop(self) -> None:
+    def check_loop(self) -> None:
         """What an app has in memory belongs to one loop, and to its thread."""
         self._check_process()
         try:
@@ -307,10 +302,6 @@ class App(Client):
             async with self._opened.queue() as queue:
                 for policy in self._ruled:
                     await queue.declare_policy(policy)
-
-    async def expect_queued(self) -> None:
-        """Something is about to wait in a queue: this process should look for it."""
-        await self._doorman.want()
 
     def _word(self) -> Worker:
         """What this process says of itself to those who ask who works on the store."""
@@ -355,7 +346,7 @@ class App(Client):
         here: bool = True,
         **options: Unpack[StartOptions],
     ) -> RunHandle[Any]: ...
-    async def start(  # pyright: ignore[reportIncompatibleMethodOverride] - `here` is added
+    async def start(
         self,
         call: Call[Any] | str,
         args: Sequence[Any] = (),
@@ -369,33 +360,90 @@ class App(Client):
         The run starts in this process at once. With ``here=False``, or in a queue, any worker that has
         the code runs it: a web server starts it, a worker runs it.
         """
-        request = self._request(call, args, kwargs)
+        request = self.client.request(call, args, kwargs)
         here = here and options.get("queue") is None
         if here and not self._engine.claimer.is_open:
             raise Closed("this app is not open: use `async with outlast.App(…) as app:`")
-        self._check_loop()
+        self.check_loop()
         if here and self._engine.workflows.get(request.workflow) is not request.definition:
             name = request.workflow
             raise WorkflowMisuse(
                 f"workflow {name!r} is not registered: App(…, workflows=[{name}]), or "
                 "start(…, here=False) if another process has it"
             )
-        return await self._start(request, self._engine.start if here else self._create, **options)
+        create = self._engine.start if here else self._backend.create
+        return await self.client.start_run(request, create, **options)
 
-    async def _create(self, new: NewRun) -> None:
-        if self._engine.claimer.is_open:
-            await self._engine.batcher.commit(new.commit(), patience=LOCK_PATIENCE_S)
-        else:
-            await super()._create(new)
+    async def start_many(
+        self,
+        calls: Mapping[str, Call[R]] | Iterable[Call[R]],
+        *,
+        attributes: Mapping[str, AttributeValue] | None = None,
+        queue: str | QueueOptions | Callable[[Call[R]], str | QueueOptions] | None = None,
+    ) -> list[RunHandle[R]]:
+        """Start many runs, hundreds in one commit, for any worker that has their code; see `Client.start_many`."""
+        return await self.client.start_many(calls, attributes=attributes, queue=queue)
+
+    def get(self, run_id: str) -> RunHandle[Any]:
+        """The handle of a run that was started earlier or elsewhere; see `Client.get`."""
+        return self.client.get(run_id)
 
     def on(self, transaction: Any) -> TransactionClient:
-        """This app inside a transaction of yours on the database of its store: what is started, sent
-        and queued through it is committed, or not, with your own data. `transaction` is what
-        `Store.on` takes: a connection that has begun one or, on SQLAlchemy, a session."""
-        workflows = self._engine.workflows
-        return TransactionClient(
-            self, self._store.on(transaction), codec=self._codec, workflows=workflows
-        )
+        """This app's client inside a transaction of yours; see `Client.on`."""
+        return self.client.on(transaction)
+
+
+class _AppClient(Client):
+    """The client of an app, which opens and closes the store."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._owned = None
+
+
+class AppBackend(Backend):
+    """The backend of an app: its engine runs what is started here, and reads what is sent at once."""
+
+    def __init__(self, store: Store, codec: Codec, check_loop: Callable[[], None]) -> None:
+        super().__init__(store, codec)
+        self._check_loop = check_loop
+        self._engine: Engine | None = None
+        self._admission: AdmissionWorker | None = None
+
+    def attach(self, engine: Engine, admission: AdmissionWorker) -> None:
+        """Use the engine: it is made later, with the workflows of schedules, which use this backend."""
+        self._engine, self._admission = engine, admission
+        self.workflows = engine.workflows
+
+    @property
+    def store(self) -> Store:
+        store = super().store
+        self._check_loop()
+        return store
+
+    def wake(self, run_id: str) -> None:
+        if self._engine is not None:
+            self._engine.drivers.wake(run_id)
+
+    def drop(self, run_id: str) -> None:
+        if self._engine is not None:
+            self._engine.drivers.drop(run_id)
+
+    def ending(self, run_id: str) -> asyncio.Future[Run | None] | None:
+        return None if self._engine is None else self._engine.drivers.ending(run_id)
+
+    def can_continue(self, run: Run) -> bool:
+        return self._engine is not None and self._engine.can_continue(run)
+
+    async def expect_queued(self) -> None:
+        if self._admission is not None:
+            await self._admission.want()
+
+    async def create(self, new: NewRun) -> None:
+        if self._engine is not None and self._engine.claimer.is_open:
+            await self._engine.batcher.commit(new.commit(), patience=LOCK_PATIENCE_S)
+        else:
+            await super().create(new)
 
 
 async def _all(*ends: Coroutine[Any, Any, None]) -> None:

@@ -113,7 +113,7 @@ CANCELLED_CHILD = """
 
 async def cancels(stage: Stage) -> None:
     await stage.until_waiting("timer", f"{RUN}~child.sleeps_long")
-    await stage.client.cancel(RUN, "no longer needed")
+    await stage.client.get(RUN).cancel("no longer needed")
 
 
 @outlast.workflow

@@ -127,7 +127,7 @@ async def cleans_up_before_it_undoes() -> None:
 
 async def cancels_the_closing(stage: Stage) -> None:
     await stage.until_recorded("timer.started", "2/timer")
-    await stage.client.cancel(RUN, "hurry up")
+    await stage.client.get(RUN).cancel("hurry up")
 
 
 @outlast.workflow
@@ -141,10 +141,10 @@ async def is_cancelled_twice() -> None:
 async def cancels_twice(stage: Stage) -> None:
     await stage.until_recorded("step.started", "1/book")
     await takes(1)  # the bodies have begun
-    await stage.client.cancel(RUN, "no time")
+    await stage.client.get(RUN).cancel("no time")
     await stage.until_recorded("step.started", "book")
     await takes(0.5)
-    await stage.client.cancel(RUN, "no time at all")
+    await stage.client.get(RUN).cancel("no time at all")
 
 
 async def goes_on_whatever_comes() -> None:
@@ -185,7 +185,7 @@ async def fails_while_it_answers() -> None:
 async def updates_once(stage: Stage) -> None:
     await stage.until_recorded("timer.started", "timer")
     try:
-        await stage.client.update(RUN, "add", "car", dedup="once")
+        await stage.client.get(RUN).update("add", "car", dedup="once")
     except UpdateFailed as failed:
         noted(failed.error)
 
@@ -201,7 +201,7 @@ def is_cancelled_in_its_thread() -> None:
 
 async def cancels(stage: Stage) -> None:
     await stage.until_waiting("timer")
-    await stage.client.cancel(RUN, "plans have changed")
+    await stage.client.get(RUN).cancel("plans have changed")
 
 
 async def trip(what: str) -> str:

@@ -103,7 +103,7 @@ async def undoes_on_cancel() -> None:
 
 async def cancels(stage: Stage) -> None:
     await stage.until_waiting("timer")
-    await stage.client.cancel(RUN, "plans have changed")
+    await stage.client.get(RUN).cancel("plans have changed")
 
 
 # -- undoing that goes wrong ----------------------------------------------------------------------
@@ -164,7 +164,7 @@ async def is_cancelled_while_it_undoes() -> None:
 
 async def cancels_the_undoing(stage: Stage) -> None:
     await stage.until_recorded("step.started", "undo/reserve#2")
-    await stage.client.cancel(RUN, "hurry up")
+    await stage.client.get(RUN).cancel("hurry up")
 
 
 # -- parts of a workflow --------------------------------------------------------------------------

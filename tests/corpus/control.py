@@ -35,7 +35,7 @@ def clean_up_plainly() -> None:
 
 async def cancels(stage: Stage) -> None:
     await stage.until_waiting("timer")
-    await stage.client.cancel(RUN, "enough")
+    await stage.client.get(RUN).cancel("enough")
 
 
 # -- cancel and eviction --------------------------------------------------------------------------
@@ -174,7 +174,7 @@ async def is_cancelled_at_work() -> None:
 async def cancels_at_work(stage: Stage) -> None:
     await stage.until_recorded("step.started", "work")
     await takes(1)  # the body has begun, too
-    await stage.client.cancel(RUN, "enough")
+    await stage.client.get(RUN).cancel("enough")
 
 
 # -- terminate, pause, resume, retry --------------------------------------------------------------
@@ -182,15 +182,15 @@ async def cancels_at_work(stage: Stage) -> None:
 
 async def terminates(stage: Stage) -> None:
     await stage.until_waiting("timer")
-    await stage.client.terminate(RUN, "pulled the plug")
+    await stage.client.get(RUN).terminate("pulled the plug")
 
 
 async def pauses_and_resumes(stage: Stage) -> None:
-    await stage.client.pause(RUN)
+    await stage.client.get(RUN).pause()
     await stage.until(lambda run: run.status is Status.PAUSED and run.owner is None)
     await takes(7 * 86400)
-    assert (await stage.client.get(RUN)).status is Status.PAUSED
-    await stage.client.resume(RUN)
+    assert (await stage.client.get(RUN).status()).status is Status.PAUSED
+    await stage.client.get(RUN).resume()
 
 
 @outlast.workflow
@@ -225,7 +225,7 @@ async def fails_until_it_is_mended() -> str:
 async def mends_and_retries(stage: Stage) -> None:
     await stage.until(lambda run: run.status is Status.FAILED)
     stage.notes.append("power")
-    await stage.client.retry(RUN)
+    await stage.client.get(RUN).retry()
 
 
 # -- another life ---------------------------------------------------------------------------------
@@ -266,12 +266,12 @@ async def tells_how_far_it_is() -> None:
 
 async def asks_how_far(stage: Stage) -> None:
     await stage.until_waiting("timer")
-    assert await stage.client.query(RUN, "done", int) == 0
+    assert await stage.client.get(RUN).query("done", int) == 0
     found = [run.id async for run in stage.client.find(attributes={"customer": "ann"})]
     assert found == [RUN]
     await stage.until(lambda run: run.status.terminal)
-    assert await stage.client.query(RUN, "done", int) == 2
-    assert await stage.client.query(RUN, "of", int) == 2
+    assert await stage.client.get(RUN).query("done", int) == 2
+    assert await stage.client.get(RUN).query("of", int) == 2
 
 
 CASES = [

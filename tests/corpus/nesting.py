@@ -156,7 +156,7 @@ async def is_cancelled_with_its_guest() -> None:
 async def cancels_both(stage: Stage) -> None:
     await stage.until_waiting("timer", f"{RUN}~child.guest")
     await stage.until_waiting("child")
-    await stage.client.cancel(RUN, "rain")
+    await stage.client.get(RUN).cancel("rain")
 
 
 FULL = Failed("ValueError: full")

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import outlast
 from outlast.client import Client
-from outlast.codecs import JsonCodec
 from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.errors import NotFound, RunCancelled, RunFailed
 from outlast.model import Event, Run
@@ -77,8 +76,7 @@ class Stage:
         self.notes: list[Any] = []
         self.client = Client(
             RecordingStore(self.store, ledger.log, "world"),
-            codec=JsonCodec(),
-            workflows={workflow.name: workflow.definition for workflow in case.workflows},
+            workflows=case.workflows,
         )
 
     async def until(self, reached: Callable[[Run], bool], run_id: str = RUN) -> Run:
@@ -114,7 +112,7 @@ class Stage:
 
     async def signal(self, name: str, value: Any = None, *, dedup: str | None = None) -> None:
         """Send a signal to the run."""
-        await self.client.signal(RUN, name, value, dedup=dedup)
+        await self.client.get(RUN).signal(name, value, dedup=dedup)
 
 
 class ObservedStore(WrappedStore):
@@ -302,7 +300,7 @@ async def _ending(stage: Stage, processes: list[CrashableProcess]) -> Ending:
     held = await dump(stage.store.inner, listed=False)
     ledger = stage.ledger
     try:
-        outcome = await stage.client.result(RUN, timeout=0)
+        outcome = await stage.client.get(RUN).result(timeout=0)
     except RunCancelled as cancelled:
         outcome = Cancelled(cancelled.error)
     except RunFailed as failed:

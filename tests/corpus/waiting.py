@@ -251,7 +251,7 @@ async def says_41(stage: Stage) -> None:
     run = await stage.until(asks)
     assert run.halt_data == Raw(b'{"question":"how many?"}')
     assert run.recover_to == run.resume_point == "halt"
-    await stage.client.resume(RUN, 41)
+    await stage.client.get(RUN).resume(41)
 
 
 CASES = [

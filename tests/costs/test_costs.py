@@ -102,7 +102,7 @@ async def test_a_step_costs_no_more_than_it_did(
                 dearer = [name for name, cost in found.items() if cost > most[name]]
                 if not dearer:
                     break
-            revisions = {run.revision async for run in app.find()}
+            revisions = {run.revision async for run in app.client.find()}
     assert revisions == {STEPS + 1}, "a commit for each step, and one for the end of the run"
     assert not dearer, f"a step costs {found}, and at most {most} is allowed"
 

@@ -26,7 +26,7 @@ UNDO = "engine/operations/compensation.py"
 CUT_OFF = "engine/steps/crash_isolation.py"
 RETRY = "engine/definitions/retry.py"
 TELLING = "context.py"
-CLIENT = "client/run_actions.py"
+CLIENT = "client/handle.py"
 
 CALM = "tests/corpus/test_corpus.py"
 CRASH = "tests/corpus/test_crashes.py::test_a_crash_changes_nothing"

@@ -175,7 +175,7 @@ MUTANTS = [
     ),
     Mutant(
         "programs: a child is deleted under a parent that waits for it",
-        "client/deleting.py",
+        "client/terminate.py",
         "            only_ended=True,\n",
         "            only_ended=False,\n",
         program("a child that is deleted"),

@@ -136,14 +136,14 @@ MUTANTS = [
     # -- cancels ---------------------------------------------------------------------------------
     Mutant(
         "a cancel that no worker can obey is acknowledged",
-        "client/run_actions.py",
+        "client/handle.py",
         "            raise CodeMissing(run.id, run.workflow, max(len(live), 1))\n",
         "            return\n",
         ("tests/unit/engine/test_missing_code.py",),
     ),
     Mutant(
         "a cancel is refused while no worker lives",
-        "client/run_actions.py",
+        "client/handle.py",
         "        if (live or self._workflows) and not any(",
         "        if not any(",
         ("tests/unit/engine/test_missing_code.py",),

@@ -49,8 +49,8 @@ async def test_two_apps_have_two_stores() -> None:
     async with outlast.App(one, workflows=[nothing]) as first, outlast.App(two) as second:
         run = await first.start(nothing(), id="r")
         await run.result()
-        assert [r.id async for r in first.find()] == ["r"]
-        assert [r.id async for r in second.find()] == []
+        assert [r.id async for r in first.client.find()] == ["r"]
+        assert [r.id async for r in second.client.find()] == []
 
 
 @pytest.mark.proves("D-35", "M-22")
@@ -134,7 +134,7 @@ async def test_an_app_is_used_on_the_loop_that_it_was_opened_on() -> None:
             lambda: app.start(_says_hello()),
             run.result,
             lambda: run.signal("x"),
-            lambda: app.get(run.id),
+            lambda: app.get(run.id).status(),
         ):
             await asyncio.to_thread(elsewhere, call)
         assert await run.result(timeout=20) == "hello"

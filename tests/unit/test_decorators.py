@@ -141,7 +141,7 @@ async def test_annotations_that_exist_for_type_checkers_alone() -> None:
     async with outlast.App("memory:", workflows=[pays]) as app:
         with pytest.raises(WorkflowMisuse, match="not under `if TYPE_CHECKING`"):
             await app.start(pays(1))  # type: ignore[arg-type]
-        assert [run async for run in app.find()] == []
+        assert [run async for run in app.client.find()] == []
 
 
 @outlast.step

@@ -91,7 +91,7 @@ async def test_an_inherited_app(place: str, tmp_path: Path) -> None:
         assert await (await app.start(counts(1))).result() == 2
 
         async def child() -> list[str]:
-            found = await said(app.start(counts(1)), app.get("r"), app.open())
+            found = await said(app.start(counts(1)), app.get("r").status(), app.open())
             await app.close()
             await app.close()
             return found + await said(app.start(counts(1)))

@@ -32,5 +32,5 @@ def show(_: HttpRequest, pk: int) -> JsonResponse:
 async def approve(request: HttpRequest, pk: int) -> JsonResponse:
     """An async view."""
     order = await Order.objects.aget(pk=pk)
-    await runs.asignal(order.run_id, "approval", json.loads(request.body)["approved"])
+    await runs.get(order.run_id).asignal("approval", json.loads(request.body)["approved"])
     return JsonResponse({}, status=202)

@@ -20,7 +20,6 @@ import click
 
 from outlast.cli.output import Output
 from outlast.client import Client
-from outlast.codecs import JsonCodec
 from outlast.errors import Unavailable
 from outlast.ports.store import Store
 from outlast.transfer.tombstone import address_of
@@ -80,7 +79,7 @@ class Session:
 
 def client_of(store: Store) -> Client:
     """A client of a store, without workflow code."""
-    return Client(store, codec=JsonCodec())
+    return Client(store)
 
 
 def description_of(store: Store) -> dict[str, Any]:

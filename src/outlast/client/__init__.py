@@ -1,6 +1,7 @@
 """What a program does with runs from outside, on any store."""
 
-from outlast.client.client import Client
+from outlast.client.client import Client, TransactionClient
 from outlast.client.handle import RunHandle
+from outlast.client.view import RunView, Unreadable
 
-__all__ = ["Client", "RunHandle"]
+__all__ = ["Client", "RunHandle", "RunView", "TransactionClient", "Unreadable"]

@@ -1,37 +1,53 @@
-"""Client: starts runs, and acts on them, through the store alone.
+"""Client: starts, finds and reaches runs through the store alone. What is done to one run is on its `RunHandle`.
 
 A start is one path for every caller::
 
     App.start, sync.App.start, TransactionClient.start, Django's runs.start
-        ──▶ Client.start ──▶ request_of (call or name → recorded input)
-            ──▶ NewRun.commit ──▶ the store: any worker that has the code claims the run
+        ──▶ Client.start ──▶ request_of (call or name → recorded input) ──▶ start_run
+            ──▶ Backend.create ──▶ the store: any worker that has the code claims the run
             ──▶ Engine.start(NewRun), in an app that has the code: it runs here at once
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from outlast._public import public
 from outlast.call import Call
+from outlast.client.backend import Backend
 from outlast.client.debounce import check_times, debounced
 from outlast.client.handle import RunHandle
 from outlast.client.moved_runs import unless_moved
-from outlast.client.run_actions import RunActions
+from outlast.client.queues import Queues
 from outlast.client.start import StartRequest, difference, request_of
-from outlast.engine.runner.history_loader import NewRun
+from outlast.client.view import RunView, view_of
+from outlast.codecs import JsonCodec
+from outlast.decorators import Workflow
+from outlast.engine.replay.new_run import NewRun
 from outlast.errors import InvalidValue, NotFound, RunClosed, RunExists
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import check_id, new_id
+from outlast.model.query import Page, RunQuery
 from outlast.model.queue_policy import STARTS, QueueOptions
-from outlast.model.run import AttributeValue
+from outlast.model.run import AttributeValue, Status
 from outlast.model.times import EPOCH, to_seconds
 from outlast.model.validation import as_attributes
+from outlast.ports.clock import Clock
+from outlast.ports.codec import Codec
+from outlast.ports.store import Store
+from outlast.query import Count, all_matching, count, parse, search
+from outlast.registry import with_children, workflows_in
+from outlast.urls import store_of
+
+if TYPE_CHECKING:
+    from outlast.schedules import Schedules
 
 R = TypeVar("R")
+List = list  # in a class that has a method `list`
 Create = Callable[[NewRun], Awaitable[object]]
 """Makes a new run durable; `RunExists` if its id is taken."""
 
@@ -48,10 +64,51 @@ class StartOptions(TypedDict, total=False):
 
 
 @public
-class Client(RunActions):
-    """Starts runs for any worker that has their code, and acts on runs."""
+class Client:
+    """Starts runs for any worker that has their code, and reaches runs; it runs none itself.
+
+    ``async with Client("postgresql://…") as client:`` opens the store. A store that you made yourself is used and
+    never opened or closed. `workflows` are those whose code is here, which is optional: results are then decoded by
+    their types, and a start by name is checked against their parameters.
+    """
 
     _conflicts: tuple[str, ...] = ("attach", "fail", "replace")
+
+    def __init__(
+        self,
+        store: str | Store,
+        *,
+        workflows: Iterable[Workflow[..., Any]] = (),
+        codec: Codec | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        definitions = {one.name: one for one in with_children(workflows_in(workflows))}
+        self._backend = Backend(store_of(store, clock=clock), codec or JsonCodec(), definitions)
+        self._owned = self._backend.store if isinstance(store, str) else None
+
+    async def open(self) -> None:
+        """Open the store that the URL names."""
+        if self._owned is not None:
+            await self._owned.open()
+
+    async def close(self) -> None:
+        """Close the store that the URL names."""
+        if self._owned is not None:
+            await self._owned.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # -- starting -----------------------------------------------------------------------------
 
     @overload
     async def start(self, call: Call[R], **options: Unpack[StartOptions]) -> RunHandle[R]: ...
@@ -80,7 +137,8 @@ class Client(RunActions):
         `queue` it waits there for its turn, or for its time:
         ``queue=QueueOptions("mail", key=tenant, delay=60)``.
         """
-        return await self._start(self._request(call, args, kwargs), self._create, **options)
+        request = self.request(call, args, kwargs)
+        return await self.start_run(request, self._backend.create, **options)
 
     async def start_many(
         self,
@@ -88,7 +146,7 @@ class Client(RunActions):
         *,
         attributes: Mapping[str, AttributeValue] | None = None,
         queue: str | QueueOptions | Callable[[Call[R]], str | QueueOptions] | None = None,
-    ) -> list[RunHandle[R]]:
+    ) -> List[RunHandle[R]]:
         """Start many runs, hundreds in one commit: ``start_many(ship(order) for order in orders)``.
 
         A dict gives each an id, ``start_many({order.id: ship(order) for order in orders})``. A run whose
@@ -98,12 +156,12 @@ class Client(RunActions):
         given: Any = ((None, call) for call in calls)
         if isinstance(calls, Mapping):
             given = calls.items()
-        handles: list[RunHandle[R]] = []
-        commits: list[Commit] = []
-        now = await self._store.now()
-        await self.expect_queued()
+        handles: List[RunHandle[R]] = []
+        commits: List[Commit] = []
+        now = await self._backend.store.now()
+        await self._backend.expect_queued()
         for id, call in given:
-            request = self._request(call, where="start_many")
+            request = self.request(call, where="start_many")
             new = NewRun(
                 id=new_id() if id is None else check_id(id),
                 workflow=request.workflow,
@@ -113,7 +171,7 @@ class Client(RunActions):
                 queue=_queue_options(queue(call) if callable(queue) else queue, now),
             )
             commits.append(new.commit())
-            handles.append(self._handle(new.id))
+            handles.append(self._started(new.id))
             if len(commits) == BATCH:
                 await self._create_many(commits)
                 commits = []
@@ -133,32 +191,82 @@ class Client(RunActions):
         """Start a run when it has not been asked for during `quiet` (seconds, or a timedelta), with the call that was given
         last; at the latest `at_most` after the first request. Requests with the same `key` before
         it starts get the same run, a later one the next run."""
-        request = self._request(call, where="debounce")
+        request = self.request(call, where="debounce")
         check_id(key, "debounce key")
         quiet = to_seconds(quiet)
         at_most = None if at_most is None else to_seconds(at_most)
         check_times(quiet, at_most)
         options = _queue_options(queue, EPOCH)
         assert options is not None
-        await self.expect_queued()
+        await self._backend.expect_queued()
         run_id = await debounced(
-            self._store, request, key=key, quiet=quiet, at_most=at_most, queue=options
+            self._backend.store, request, key=key, quiet=quiet, at_most=at_most, queue=options
         )
-        return self._handle(run_id)
+        return self._started(run_id)
 
-    def handle(self, run_id: str) -> RunHandle[Any]:
-        """The handle of a run that was started earlier or elsewhere."""
-        return self._handle(check_id(run_id, child=True))
+    def on(self, transaction: Any) -> TransactionClient:
+        """This client inside a transaction of yours on the database of its store: what is started, sent and queued
+        through it is committed, or not, with your own data. `transaction` is what `Store.on` takes: a connection
+        that has begun one or, on SQLAlchemy, a session."""
+        return TransactionClient(self._backend, transaction)
 
-    def _handle(self, run_id: str) -> RunHandle[Any]:
-        return RunHandle(self, run_id)
+    # -- runs ---------------------------------------------------------------------------------
 
-    async def expect_queued(self) -> None:
-        """Called before something is put into a queue: an app looks at its queues from then on."""
+    def get(self, run_id: str) -> RunHandle[Any]:
+        """The handle of a run that was started earlier or elsewhere. Nothing is read: a method of the handle raises
+        `NotFound` if the run does not exist."""
+        return RunHandle(self._backend, check_id(run_id, child=True))
+
+    async def find(
+        self,
+        query: str = "",
+        *,
+        workflow: str | None = None,
+        status: str | Iterable[str] = (),
+        parent: str | None = None,
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> AsyncIterator[RunView]:
+        """All runs that match, newest first: ``find("status:failed age<1d")`` in the language of `outlast ls`,
+        or ``find(workflow="order", status="failed")``."""
+        wanted = RunQuery(
+            workflow=workflow,
+            status=frozenset(map(Status.parse, [status] if isinstance(status, str) else status)),
+            parent=parent,
+            attributes=as_attributes(attributes or {}),
+        )
+        store = self._backend.store
+        found = all_matching(store, parse(query)) if query else store.find_all(wanted)
+        async for run in found:
+            if not query or wanted.matches(run):
+                yield view_of(run, self._backend.codec)
+
+    async def list(
+        self, query: str = "", *, limit: int = 100, after: str | None = None
+    ) -> Page[RunView]:
+        """A page of the runs that match, newest first: `items`, and in `next` the cursor to pass as `after` for the
+        next page; None if that was all."""
+        page = await search(self._backend.store, parse(query), limit=limit, after=after)
+        return Page([view_of(run, self._backend.codec) for run in page.runs], page.next)
+
+    async def count(self, query: str = "") -> Count:
+        """How many runs match: `number`, and whether there are `more` than were counted."""
+        return await count(self._backend.store, parse(query))
+
+    @property
+    def queues(self) -> Queues:
+        """The named queues: their state and their rules."""
+        return Queues(self._backend.store)
+
+    @property
+    def schedules(self) -> Schedules:
+        """What is started by the clock."""
+        from outlast.schedules import Schedules  # loaded when it is used
+
+        return Schedules(self._backend)
 
     # -- how ----------------------------------------------------------------------------------
 
-    def _request(
+    def request(
         self,
         call: Call[Any] | str,
         args: Sequence[Any] = (),
@@ -166,11 +274,13 @@ class Client(RunActions):
         *,
         where: str = "start",
     ) -> StartRequest:
+        """What to start: a call, or the name of a workflow and its arguments."""
+        backend = self._backend
         return request_of(
-            call, args, kwargs, workflows=self._workflows, codec=self._codec, where=where
+            call, args, kwargs, workflows=backend.workflows, codec=backend.codec, where=where
         )
 
-    async def _start(
+    async def start_run(
         self,
         request: StartRequest,
         create: Create,
@@ -180,6 +290,8 @@ class Client(RunActions):
         attributes: Mapping[str, AttributeValue] | None = None,
         queue: str | QueueOptions | None = None,
     ) -> RunHandle[Any]:
+        """Start what is requested: `create` makes the run durable."""
+        backend = self._backend
         if on_conflict not in self._conflicts:
             *some, last = self._conflicts
             raise InvalidValue(
@@ -188,15 +300,15 @@ class Client(RunActions):
         run_id = new_id() if id is None else check_id(id)
         options = None
         if queue is not None:
-            await self.expect_queued()
-            options = _queue_options(queue, await self._store.now())
+            await self._backend.expect_queued()
+            options = _queue_options(queue, await self._backend.store.now())
         creation = Creation.NEW
         if on_conflict == "replace":
             creation = Creation.REPLACE
-            await unless_moved(self._store, run_id)  # a run in another store cannot be ended here
+            await unless_moved(backend.store, run_id)  # a run in another store cannot be ended here
             # Its children are not the new run's: the end cancels them, and tells its parent.
             with suppress(NotFound, RunClosed):
-                await self.terminate(run_id, "replaced by a new start")
+                await RunHandle[Any](backend, run_id).terminate("replaced by a new start")
         new = NewRun(
             id=run_id,
             workflow=request.workflow,
@@ -211,19 +323,54 @@ class Client(RunActions):
         except RunExists:
             if on_conflict == "fail":
                 raise
-            run = await self.get(run_id)
-            differs = await difference(request, run, self._store, self._codec)
+            run = await backend.record(run_id)
+            differs = await difference(request, run, backend.store, backend.codec)
             if differs:
                 raise RunExists(run_id, run.uid, differs) from None
-        return self._handle(run_id)
+        return self._started(run_id)
 
-    async def _create(self, new: NewRun) -> None:
-        await self._write(new.commit())
+    def _started(self, run_id: str) -> RunHandle[Any]:
+        return RunHandle(self._backend, run_id)
 
-    async def _create_many(self, commits: list[Commit]) -> None:
-        for outcome in await self._store.commit_when_free(commits):
+    async def _create_many(self, commits: Sequence[Commit]) -> None:
+        for outcome in await self._backend.store.commit_when_free(commits):
             if not isinstance(outcome, Committed | RunExists):
                 raise outcome
+
+
+@public
+class TransactionClient(Client):
+    """What `on` gives: a client inside a transaction of the user's.
+
+    ::
+
+        async with session.begin():
+            session.add(Order(id="o-1"))
+            await app.on(session).start(order("o-1"), id="o-1")   # both, or neither
+
+    Runs, signals and tasks are visible to others when the transaction is committed, and never were if it is rolled
+    back. So a run starts after the commit, in the first process that claims it. The handle of `start` is for then;
+    handles of `get` act within the transaction: ``app.on(session).get("o-1").signal("paid")``.
+    """
+
+    _conflicts = ("attach", "fail")
+
+    def __init__(self, outside: Backend, transaction: Any) -> None:
+        self._outside = outside
+        self._backend = _TransactionBackend(outside, outside.store.on(transaction))
+        self._owned = None
+
+    def _started(self, run_id: str) -> RunHandle[Any]:
+        return RunHandle(self._outside, run_id)
+
+
+class _TransactionBackend(Backend):
+    def __init__(self, outside: Backend, store: Store) -> None:
+        super().__init__(store, outside.codec, outside.workflows)
+        self._outside = outside
+
+    async def expect_queued(self) -> None:
+        await self._outside.expect_queued()
 
 
 def _queue_options(queue: str | QueueOptions | None, now: datetime) -> QueueOptions | None:

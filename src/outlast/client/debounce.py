@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.client.start import StartRequest
-from outlast.engine.runner.admission import QUEUED
-from outlast.engine.runner.history_loader import NewRun
+from outlast.engine.replay.new_run import QUEUED, NewRun
 from outlast.errors import Busy, Conflict, Fenced, InvalidValue, NotFound, RunClosed, RunExists
 from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.model.query import RunQuery

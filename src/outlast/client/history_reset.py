@@ -81,7 +81,7 @@ def edited_input(
 def forked(
     run: Run,
     events: list[Event],
-    workflows: dict[str, WorkflowDefinition],
+    workflows: Mapping[str, WorkflowDefinition],
     *,
     run_id: str,
     input: Raw | None,

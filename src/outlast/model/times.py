@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import overload
 
 from outlast.errors import InvalidValue
 
@@ -31,7 +32,11 @@ def moment_after(now: datetime, seconds: float) -> datetime | None:
         return None
 
 
-def to_seconds(time: float | timedelta) -> float:
+@overload
+def to_seconds(time: float | timedelta) -> float: ...
+@overload
+def to_seconds(time: float | timedelta | None) -> float | None: ...
+def to_seconds(time: float | timedelta | None) -> float | None:
     """A duration in seconds. A value of another type is returned as it is; the caller validates it."""
     return time.total_seconds() if isinstance(time, timedelta) else time
 

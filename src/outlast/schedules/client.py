@@ -3,7 +3,7 @@ recorded in the history of the schedule's run."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from outlast.client import Client, RunHandle
+from outlast.client.backend import Backend
+from outlast.client.handle import RunHandle
 from outlast.client.moved_runs import send_here
 from outlast.client.results import answered
-from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.runner.history_loader import NewRun
+from outlast.engine.replay.new_run import NewRun
 from outlast.errors import (
     Conflict,
     Fenced,
@@ -31,7 +31,6 @@ from outlast.model.query import RunQuery
 from outlast.model.run import Run, Status
 from outlast.model.run_contents import Item
 from outlast.ports.capabilities import Capability
-from outlast.ports.codec import Codec
 from outlast.ports.custom_engine import accepted
 from outlast.ports.store import Store
 from outlast.schedules.schedule import Schedule, ScheduleSpec, check_schedule_name
@@ -65,19 +64,15 @@ class ScheduleState(Struct, frozen=True, kw_only=True):
 
 
 class Schedules:
-    """The schedules of a store: ``app.schedules``."""
+    """The schedules of a store: ``client.schedules``."""
 
-    def __init__(
-        self,
-        client: Client,
-        store: Store,
-        codec: Codec,
-        schedule_workflows: Mapping[str, WorkflowDefinition],
-    ) -> None:
-        self._client = client
-        self._store = store
-        self._codec = codec
-        self._workflows = schedule_workflows  # by the name of the workflow that each starts
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._codec = backend.codec
+
+    @property
+    def _store(self) -> Store:
+        return self._backend.store
 
     # -- changing -----------------------------------------------------------------------------
 
@@ -87,7 +82,7 @@ class Schedules:
         try:
             await self._start_run(spec, Creation.NEW)
         except RunExists:
-            run = await self._client.get(run_id_of(spec.name))
+            run = await self._backend.record(run_id_of(spec.name))
             if not run.status.terminal:
                 raise
             await self._start_run(spec, Creation.REPLACE)
@@ -110,7 +105,7 @@ class Schedules:
         try:
             await self._start_run(spec, Creation.NEW)
         except RunExists:
-            run = await self._client.get(run_id_of(spec.name))
+            run = await self._backend.record(run_id_of(spec.name))
             is_same = self._spec(run) == spec
             if is_same and (not run.status.terminal or run.status is Status.COMPLETED):
                 return
@@ -140,7 +135,7 @@ class Schedules:
         run_id = f"{check_schedule_name(name)}@{stamp(now.replace(microsecond=0))}-{new_id()[-6:]}"
         request = ChangeRequest(run_id=run_id, by=by, note=note)
         await self._ask(name, "trigger", request, str, dedup=run_id)
-        return RunHandle(self._client, run_id)
+        return RunHandle(self._backend, run_id)
 
     async def backfill(
         self, name: str, start: datetime, end: datetime, *, by: str = "", note: str = ""
@@ -161,7 +156,7 @@ class Schedules:
 
     async def delete(self, name: str) -> bool:
         """Remove a schedule and its history; returns whether it existed. The runs that it started stay."""
-        return await self._client.delete(run_id_of(check_schedule_name(name)), force=True)
+        return await self._handle(name).delete(force=True)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -177,12 +172,15 @@ class Schedules:
 
     # -- runs ---------------------------------------------------------------------------------
 
+    def _handle(self, name: str) -> RunHandle[Any]:
+        return RunHandle(self._backend, run_id_of(check_schedule_name(name)))
+
     def _runs(self) -> AsyncIterator[Run]:
         return self._store.find_all(RunQuery(attributes=dict(KIND)))
 
     async def _run_of(self, name: str) -> Run:
         try:
-            return await self._client.get(run_id_of(check_schedule_name(name)))
+            return await self._backend.record(run_id_of(check_schedule_name(name)))
         except NotFound:
             raise NotFound("schedule", name) from None
 
@@ -205,19 +203,20 @@ class Schedules:
         state: State | None = None,
         uid: str | None = None,
     ) -> None:
-        definition = self._workflows.get(spec.workflow)
-        if definition is None:
+        name, known = _workflow_name(spec), self._backend.workflows
+        if known and name not in known:
             raise WorkflowMisuse(
                 f"workflow {spec.workflow!r} is not registered: App(…, workflows=[{spec.workflow}])"
             )
-        given = (spec,) if state is None else (spec, state)
-        input, _, _ = definition.signature.encode_call(self._codec, given, {})
-        run_id = run_id_of(spec.name)
+        # The parameters of the workflow that keeps a schedule: it runs wherever the code of its target is.
+        given = {"plan": self._codec.encode(spec, ScheduleSpec, where="schedule")}
+        if state is not None:
+            given["state"] = self._codec.encode(state, State, where="state of a schedule")
         new = NewRun(
-            id=run_id,
-            workflow=definition.name,
-            definition=definition,
-            input=input,
+            id=run_id_of(spec.name),
+            workflow=name,
+            definition=known.get(name),
+            input=Raw(msgspec.json.encode(given)),
             creation=creation,
             attributes=dict(KIND),
         )
@@ -238,12 +237,9 @@ class Schedules:
         *,
         dedup: str | None = None,
     ) -> T:
-        run_id = run_id_of(check_schedule_name(name))
+        handle = self._handle(name)
         try:
-            answer: T = await self._client.update(
-                run_id, what, request, type, dedup=dedup, timeout=ANSWER_TIMEOUT_S
-            )
-            return answer
+            return await handle.update(what, request, type, dedup=dedup, timeout=ANSWER_TIMEOUT_S)
         except NotFound:
             raise NotFound("schedule", name) from None
 

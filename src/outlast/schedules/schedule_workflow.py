@@ -15,11 +15,12 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from outlast import context, decorators
-from outlast.client import Client
+from outlast.client.backend import Backend
+from outlast.client.handle import RunHandle
 from outlast.decorators import Workflow
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.definitions.retry import Retry
-from outlast.engine.runner.history_loader import NewRun
+from outlast.engine.replay.new_run import NewRun
 from outlast.errors import InvalidValue, OutlastError, Refused, RunExists, TryAgain
 from outlast.model.ids import SCHEDULE_OF
 from outlast.ports.custom_engine import accepted
@@ -77,7 +78,7 @@ class ChangeRequest(Struct, frozen=True, kw_only=True):
 
 
 def schedule_workflow(
-    target: WorkflowDefinition, client: Client, store: Store
+    target: WorkflowDefinition, backend: Backend, store: Store
 ) -> Workflow[..., Any]:
     """The workflow of all schedules that start `target`. A process that registers `target` has it too."""
 
@@ -85,7 +86,7 @@ def schedule_workflow(
     async def start(plan: ScheduleSpec, run_ids: list[str]) -> None:
         """Start runs. Runs that exist already are left alone."""
         if plan.queue is not None:
-            await client.expect_queued()
+            await backend.expect_queued()
         commits = [
             NewRun(
                 id=run_id,
@@ -108,7 +109,7 @@ def schedule_workflow(
         """Whether a run has ended. The step polls instead of waiting: a waiting step would occupy a slot of the
         worker that the run itself may need."""
         try:
-            run = await client.get(run_id)
+            run = await backend.record(run_id)
         except Refused:
             return True  # deleted, or moved to another store
         return run.status.terminal
@@ -117,7 +118,9 @@ def schedule_workflow(
     async def cancel(run_id: str, schedule: str) -> None:
         """Cancel a run, if it still exists."""
         try:
-            await client.cancel(run_id, f"the next run of schedule {schedule} is due")
+            await RunHandle[Any](backend, run_id).cancel(
+                f"the next run of schedule {schedule} is due"
+            )
         except TryAgain:
             raise
         except OutlastError:

@@ -11,13 +11,8 @@ from outlast.call import Call, mark_used
 from outlast.client.client import StartOptions
 from outlast.engine.replay.sync_workflow import current_sync_workflow
 from outlast.errors import Closed, InvalidValue, WorkflowMisuse
-from outlast.model.event import Event
-from outlast.model.run import Run
-from outlast.model.run_contents import Activity, Entry
 from outlast.ports.store import Store
-from outlast.ports.store_methods import LOCK_PATIENCE_S
-from outlast.sync.handles import RunHandle, TransactionClient
-from outlast.sync.schedules import Schedules
+from outlast.sync.handles import Client, RunHandle, TransactionClient
 from outlast.worker.background_loop import BackgroundLoop
 
 R = TypeVar("R")
@@ -77,9 +72,9 @@ class App:
         self.close()
 
     @property
-    def schedules(self) -> Schedules:
-        """What is started by the clock."""
-        return Schedules(self._call, lambda: self._opened.schedules)
+    def client(self) -> Client:
+        """Finds runs, and has the queues and the schedules; see `outlast.App.client`."""
+        return Client(self._call, lambda: self._opened.client)
 
     @overload
     def start(
@@ -104,62 +99,9 @@ class App:
         """This app inside a transaction of yours; see `outlast.App.on`."""
         return TransactionClient(self._call, self._opened.on(transaction))
 
-    def handle(self, run_id: str) -> RunHandle[Any]:
+    def get(self, run_id: str) -> RunHandle[Any]:
         """The handle of a run that was started earlier or elsewhere."""
-        return RunHandle(self._call, self._opened.handle(run_id))
-
-    def get(self, run_id: str) -> Run:
-        """The record of a run."""
-        return self._call(self._opened.get(run_id))
-
-    def history(self, run_id: str) -> list[Event]:
-        """All events of a run."""
-        return self._call(self._opened.history(run_id))
-
-    def entries(self, run_id: str) -> list[Entry]:
-        """The audit of a run."""
-        return self._call(self._opened.entries(run_id))
-
-    def activities(self, run_id: str) -> list[Activity]:
-        """The state of each step of a run."""
-        return self._call(self._opened.activities(run_id))
-
-    def find(self, **filters: Any) -> list[Run]:
-        """Runs that match, newest first."""
-
-        async def found() -> list[Run]:
-            return [run async for run in self._opened.find(**filters)]
-
-        return self._call(found())
-
-    def pause(self, run_id: str, *, timeout: float = LOCK_PATIENCE_S) -> None:
-        """Let a run rest where it is until it is resumed."""
-        self._call(self._opened.pause(run_id, timeout=timeout))
-
-    def terminate(
-        self, run_id: str, reason: str = "terminated", *, timeout: float = LOCK_PATIENCE_S
-    ) -> None:
-        """End a run now, whoever holds it."""
-        self._call(self._opened.terminate(run_id, reason, timeout=timeout))
-
-    def retry(self, run_id: str, *, timeout: float | None = 30.0) -> RunHandle[Any]:
-        """Let a failed run go on from the step that failed. See `outlast.App.retry`."""
-        return RunHandle(self._call, self._call(self._opened.retry(run_id, timeout=timeout)))
-
-    def fork(self, run_id: str, step: str, **options: Any) -> RunHandle[Any]:
-        """Begin a new run that shares another one's history up to a step; see `outlast.App.fork`."""
-        return RunHandle(self._call, self._call(self._opened.fork(run_id, step, **options)))
-
-    def delete(
-        self,
-        run_id: str,
-        *,
-        uid: str | None = None,
-        force: bool = False,
-        timeout: float = LOCK_PATIENCE_S,
-    ) -> bool:
-        """Remove a run and all it owns; whether it was there. See `outlast.App.delete`."""
-        return self._call(self._opened.delete(run_id, uid=uid, force=force, timeout=timeout))
+        return RunHandle(self._call, self._opened.get(run_id))
 
     @property
     def _is_open(self) -> bool:

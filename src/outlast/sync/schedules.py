@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from outlast.schedules import Schedule, ScheduleState
 from outlast.schedules import Schedules as AsyncSchedules
-from outlast.sync.handles import RunBlocking
+
+if TYPE_CHECKING:
+    from outlast.sync.handles import RunBlocking
 
 
 class Schedules:
-    """What `App.schedules` gives."""
+    """What `Client.schedules` gives."""
 
     def __init__(self, call: RunBlocking, schedules: Callable[[], AsyncSchedules]) -> None:
         self._call = call

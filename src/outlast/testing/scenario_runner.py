@@ -209,7 +209,7 @@ class _ScenarioRunner:
 
     async def _act(self, act: ActionFunction) -> None:
         try:
-            await _maybe_await(act(RunHandle(self._client, self._scenario.id)))
+            await _maybe_await(act(self._client.get(self._scenario.id)))
         except OutlastError as error:
             self._failed_actions.append(f"{type(error).__name__}: {error}")
 

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from outlast.app import App
+from outlast.app import App, AppBackend
 from outlast.decorators import Workflow
+from outlast.model.run import Run
+from outlast.ports.codec import Codec
 from outlast.ports.store import Store
 from outlast.testing.virtual_clock import VirtualClock
 from outlast.urls import resolve
@@ -25,23 +27,34 @@ class VirtualApp(App):
     """An app on a virtual clock, `clock`."""
 
     def __init__(self, store: Store, clock: VirtualClock, **options: Any) -> None:
-        super().__init__(store, **options)
         self.clock = clock
         self.stuck_after = STUCK_AFTER_S
+        super().__init__(store, **options)
 
-    async def result(self, run_id: str, *, timeout: float | None = None) -> Any:
-        """Wait for a run's result; raise `Stuck` if the run cannot advance."""
-        waiting = asyncio.ensure_future(super().result(run_id, timeout=timeout))
-        patience = self.stuck_after
+    def _new_backend(self, store: Store, codec: Codec) -> AppBackend:
+        return _VirtualBackend(self, store, codec)
+
+
+class _VirtualBackend(AppBackend):
+    """Raises `Stuck` instead of waiting for a run that cannot advance."""
+
+    def __init__(self, app: VirtualApp, store: Store, codec: Codec) -> None:
+        super().__init__(store, codec, app.check_loop)
+        self._app = app
+
+    async def ended(self, run_id: str, timeout: float | None) -> Run:
+        waiting = asyncio.ensure_future(super().ended(run_id, timeout))
+        patience = self._app.stuck_after
         try:
             while patience:
                 await asyncio.wait((waiting,), timeout=1)
                 if waiting.done():
                     return waiting.result()
-                patience = patience - 1 if self.clock.is_at_rest else self.stuck_after
+                at_rest = self._app.clock.is_at_rest
+                patience = patience - 1 if at_rest else self._app.stuck_after
         finally:
             waiting.cancel()
-        run = await self.get(run_id)
+        run = await self.record(run_id)
         raise Stuck(
             f"run {run_id!r} is {run.status} ({run.wait_kind}) and cannot advance: no timer is "
             "set and no step is in flight. Send the message that it waits for, or pass a timeout to result()"

@@ -10,7 +10,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from outlast.engine.runner.admission import admission, ticket_queue
+from outlast.engine.replay.new_run import ticket_queue
+from outlast.engine.runner.admission import admission
 from outlast.engine.runner.poll_loop import PollLoop
 from outlast.errors import Busy, Fenced, NotFound, TryAgain
 from outlast.model.claim import Claim

@@ -58,7 +58,7 @@ class Companion:
             self.note("started", run_id)
             if workflow.name in self._talks:
                 await self._talks[workflow.name](self, run_id)
-            value = await self._surely("", run_id, 0, lambda: self.app.result(run_id))
+            value = await self._surely("", run_id, 0, lambda: self.app.get(run_id).result())
         except RunCancelled as end:
             self.note("cancelled", run_id, value=end.error)
         except RunFailed as failure:
@@ -72,7 +72,7 @@ class Companion:
         """Send a word, once, until it is known to be there or refused."""
 
         async def send() -> None:
-            await self.app.signal(run_id, "word", word, dedup=f"word-{word}")
+            await self.app.get(run_id).signal("word", word, dedup=f"word-{word}")
 
         try:
             await self._surely("sending", run_id, word, send)
@@ -85,7 +85,7 @@ class Companion:
         """Ask a run for something, once, until it has answered."""
 
         async def ask() -> object:
-            return await self.app.update(run_id, name, number, int, dedup=str(number))
+            return await self.app.get(run_id).update(name, number, int, dedup=str(number))
 
         try:
             answer = await self._surely("asking", run_id, number, ask)
@@ -98,7 +98,7 @@ class Companion:
         """Cancel a run; one that has ended cannot be."""
 
         async def cancel() -> None:
-            await self.app.cancel(run_id, reason)
+            await self.app.get(run_id).cancel(reason)
 
         try:
             await self._surely("cancelling", run_id, 0, cancel)

@@ -137,7 +137,7 @@ class _Life:
         if kind.workflow is listens:
             await self._talk_to(run_id)
         try:
-            value = await self._app.result(run_id)
+            value = await self._app.get(run_id).result()
         except RunFailed as failure:
             self._note("failed", run_id, value=failure.error)
         else:
@@ -149,7 +149,7 @@ class _Life:
                 continue
             self._note("sending", run_id, word)
             try:
-                await self._app.signal(run_id, "word", word, dedup=f"word-{word}")
+                await self._app.get(run_id).signal("word", word, dedup=f"word-{word}")
             except RunClosed:
                 self._note("refused", run_id, word)
             else:

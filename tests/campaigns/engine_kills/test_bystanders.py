@@ -43,7 +43,7 @@ async def test_a_long_step_outlasts_any_number_of_deploys() -> None:
                 await app.start(long(), id="long")
                 await begun.wait()
         async with outlast.App(store, workflows=[long]) as app:
-            assert await app.handle("long").result(timeout=60) == "done"
+            assert await app.get("long").result(timeout=60) == "done"
 
 
 # -- a poison step and its neighbours -------------------------------------------------------------
@@ -82,9 +82,9 @@ def live(pipe: Pipe, folder: str) -> list[str]:
             for number, id in enumerate(ids):
                 await app.start(good(number), id=id)
             await app.start(bad(), id="bad")
-            runs = [app.handle(id) for id in (*ids, "bad")]
+            runs = [app.get(id) for id in (*ids, "bad")]
             await asyncio.gather(*(run.result() for run in runs), return_exceptions=True)
-            return [str(await run.status()) for run in runs]
+            return [str((await run.status()).status) for run in runs]
 
     return asyncio.run(work())
 

@@ -58,9 +58,9 @@ def live(pipe: Pipe, path: str) -> list[str]:
                 await app.start(good(number), id=id)
                 if number == INNOCENT // 2:
                     await app.start(bad(), id="bad")
-            runs = [app.handle(id) for id in (*ids, "bad")]
+            runs = [app.get(id) for id in (*ids, "bad")]
             await asyncio.gather(*(run.result() for run in runs), return_exceptions=True)
-            return [str(await run.status()) for run in runs]
+            return [str((await run.status()).status) for run in runs]
 
     return asyncio.run(work())
 

@@ -66,16 +66,16 @@ async def a_tree_is_deleted_when_it_has_ended(store: Store, clock: VirtualClock)
         await opened.start(two_lives(1), id="p")
         await clock.sleep(LONG / 4)
         with pytest.raises(RunsOpen) as refusal:
-            await opened.delete("p")
+            await opened.get("p").delete()
         assert len(refusal.value.open) == 3
-        await opened.cancel("p")
+        await opened.get("p").cancel()
         await settled(opened, "p")
         await clock.sleep(LONG / 4)
         with pytest.raises(RunsOpen, match="~1"):
-            await opened.delete("p")
-        assert await opened.delete("p", force=True)
+            await opened.get("p").delete()
+        assert await opened.get("p").delete(force=True)
         assert await children_of(opened, "p") == {}
-        assert not await opened.delete("p", force=True)
+        assert not await opened.get("p").delete(force=True)
 
 
 async def who_waits_for_a_deleted_child_is_told(store: Store, clock: VirtualClock) -> None:
@@ -84,8 +84,8 @@ async def who_waits_for_a_deleted_child_is_told(store: Store, clock: VirtualCloc
         await opened.start(waits_for_one(), id="p")
         await clock.sleep(1)
         (child,) = await children_of(opened, "p")
-        await opened.delete(child, force=True)
-        assert "deleted with" in await opened.result("p")
+        await opened.get(child).delete(force=True)
+        assert "deleted with" in await opened.get("p").result()
 
 
 @outlast.workflow
@@ -123,9 +123,9 @@ async def a_crash_before_the_deletion_changes_nothing(store: Store, clock: Virtu
         died: list[bool] = []
         client, wrapped = deleter(store, dies)
         with pytest.raises(Unavailable):
-            await client.delete("p", force=True)
+            await client.get("p").delete(force=True)
         assert wrapped.commits == 0
-        assert await opened.result("p") == "cancelled 1 is back, abandoned 1 is back"
+        assert await opened.get("p").result() == "cancelled 1 is back, abandoned 1 is back"
     assert done == {"cancelled 1": 1, "abandoned 1": 1}
 
 
@@ -144,13 +144,13 @@ async def a_crash_after_the_deletion_leaves_nothing_to_do(
 
         client, wrapped = deleter(store, dies)
         with pytest.raises(Unavailable):
-            await client.delete("p", force=True)
+            await client.get("p").delete(force=True)
         assert wrapped.commits == 0
         assert not await store.exists("p")
         assert [id for id in await children_of(opened, "p") if "~" in id] == []
         assert (await settled(opened, "cancelled")).status is Status.CANCELLED
         await clock.sleep(LONG)
-        assert not (await opened.get("abandoned")).status.terminal
+        assert not (await opened.get("abandoned").status()).status.terminal
 
 
 @outlast.workflow
@@ -169,13 +169,13 @@ async def a_child_that_begins_meanwhile_is_cancelled(store: Store, clock: Virtua
         async def goes_on(call: Callable[[], Awaitable[Any]]) -> Any:
             calls.append(True)
             if len(calls) == 2:  # the first has named the open runs
-                await opened.signal("p", "go")
+                await opened.get("p").signal("go")
                 while not await store.exists("late"):
                     await clock.sleep(1)
             return await call()
 
         client, _ = deleter(store, goes_on)
-        assert await client.delete("p", force=True)
+        assert await client.get("p").delete(force=True)
         assert len(calls) == 3
         assert (await settled(opened, "late")).status is Status.CANCELLED
 
@@ -196,12 +196,12 @@ async def a_run_that_is_always_faster_is_deleted(store: Store, clock: VirtualClo
             return await call()
 
         client, _ = deleter(store, goes_on)
-        assert await client.delete("p", force=True)
+        assert await client.get("p").delete(force=True)
         before = done["again"]
         await clock.sleep(LONG)
         assert done["again"] <= before + 1  # one that had begun
         with pytest.raises(NotFound):
-            await opened.get("p")
+            await opened.get("p").status()
 
 
 ALL_STORIES = (

@@ -66,14 +66,14 @@ async def stays(name: str) -> None:
 
 async def children_of(opened: VirtualApp, run_id: str) -> dict[str, Status]:
     """The statuses of a run's children, by id."""
-    return {run.id: run.status async for run in opened.find(parent=run_id)}
+    return {run.id: run.status async for run in opened.client.find(parent=run_id)}
 
 
 async def settled(opened: VirtualApp, run_id: str) -> Run:
     """The record of a run once it has ended, however."""
     with suppress(RunFailed):
-        await opened.result(run_id, timeout=10 * LONG)
-    return await opened.get(run_id)
+        await opened.get(run_id).result(timeout=10 * LONG)
+    return await opened.store.get(run_id)
 
 
 # -- continue_as_new ------------------------------------------------------------------------------
@@ -99,8 +99,8 @@ async def continue_as_new_cancels_its_children(store: Store, clock: VirtualClock
         await opened.start(two_lives(0), id="p")
         await clock.sleep(LONG / 4)
         before = await children_of(opened, "p")
-        assert await opened.result("p") == "cancelled 1 is back, abandoned 1 is back"
-        first = [(await opened.get(id)).status for id in sorted(before)]
+        assert await opened.get("p").result() == "cancelled 1 is back, abandoned 1 is back"
+        first = [(await opened.get(id).status()).status for id in sorted(before)]
     assert first == [Status.CANCELLED, Status.COMPLETED]
     assert done == {
         "cancelled 0": 1, "uncancelled 0": 1, "abandoned 0": 1, "cancelled 1": 1, "abandoned 1": 1,
@@ -119,7 +119,7 @@ async def ended_children_go_with_their_life(store: Store, clock: VirtualClock) -
     """What a run keeps through its lives is bounded: children that have ended go with the life."""
     async with app(goes_round, kid, store=store, clock=clock) as opened:
         await opened.start(goes_round(0), id="p")
-        assert await opened.result("p") == "life 3"
+        assert await opened.get("p").result() == "life 3"
         assert len(await children_of(opened, "p")) == 1
     assert sum(done.values()) == 4
 
@@ -139,7 +139,7 @@ async def a_cancel_reaches_the_next_life(store: Store, clock: VirtualClock) -> N
     async with app(is_cancelled_late, store=store, clock=clock) as opened:
 
         async def cancel() -> None:
-            await opened.cancel("p", "enough")
+            await opened.get("p").cancel("enough")
 
         hooks["life 0"] = cancel
         await opened.start(is_cancelled_late(0), id="p")
@@ -162,7 +162,7 @@ async def a_child_of_the_last_turn_is_cancelled(store: Store, clock: VirtualCloc
     commit: none is left behind."""
     async with app(ends_at_once, stays, store=store, clock=clock) as opened:
         await opened.start(ends_at_once(), id="p")
-        assert await opened.result("p") == "waiting: True"
+        assert await opened.get("p").result() == "waiting: True"
         await clock.sleep(LONG)
         found = await children_of(opened, "p")
     assert list(found.values()) == [Status.CANCELLED]
@@ -199,12 +199,12 @@ async def terminate_cancels_a_child_that_begins_meanwhile(
         await opened.start(begins_when_told(), id="p")
 
         async def go() -> None:
-            await opened.signal("p", "go")
+            await opened.get("p").signal("go")
             while not await children_of(opened, "p"):
                 await clock.sleep(1)
 
         hooks["history"] = go
-        await Client(Between(store), codec=JsonCodec()).terminate("p")
+        await Client(Between(store), codec=JsonCodec()).get("p").terminate()
         await clock.sleep(LONG)
         found = await children_of(opened, "p")
     assert list(found.values()) == [Status.CANCELLED]
@@ -220,18 +220,18 @@ async def continues_when_told(life: int, last: int) -> None:
 async def _terminated_while_it_continues(store: Store, clock: VirtualClock, last: int) -> Run:
     async with app(continues_when_told, store=store, clock=clock) as opened:
         await opened.start(continues_when_told(1, last), id="p")
-        before = (await opened.get("p")).uid
+        before = (await opened.get("p").status()).uid
 
         async def go() -> None:
-            await opened.signal("p", "go")
-            while (run := await opened.get("p")).uid == before or (
+            await opened.get("p").signal("go")
+            while (run := await opened.get("p").status()).uid == before or (
                 last == 2 and not run.status.terminal
             ):
                 await clock.sleep(1)
 
         hooks["history"] = go
-        await Client(Between(store), codec=JsonCodec()).terminate("p")
-        return await opened.get("p")
+        await Client(Between(store), codec=JsonCodec()).get("p").terminate()
+        return await opened.store.get("p")
 
 
 async def terminate_ends_the_life_that_it_finds(store: Store, clock: VirtualClock) -> None:
@@ -279,8 +279,8 @@ async def retry_waits_for_the_same_child(store: Store, clock: VirtualClock) -> N
     async with app(fails_beside_its_child, kid, store=store, clock=clock) as opened:
         await _failed(opened, fails_beside_its_child, "abandon")
         before = await children_of(opened, "p")
-        await opened.retry("p")
-        assert await opened.result("p") == "kid is back"
+        await opened.get("p").retry()
+        assert await opened.get("p").result() == "kid is back"
         assert set(await children_of(opened, "p")) == set(before)
     assert done == {"shaky": 2, "kid": 1}
 
@@ -290,8 +290,8 @@ async def retry_finds_a_child_that_has_ended_meanwhile(store: Store, clock: Virt
     async with app(fails_beside_its_child, kid, store=store, clock=clock) as opened:
         await _failed(opened, fails_beside_its_child, "abandon")
         await clock.sleep(2 * LONG)
-        await opened.retry("p")
-        assert await opened.result("p", timeout=LONG) == "kid is back"
+        await opened.get("p").retry()
+        assert await opened.get("p").result(timeout=LONG) == "kid is back"
     assert done == {"shaky": 2, "kid": 1}
 
 
@@ -312,8 +312,8 @@ async def retry_starts_a_deleted_child_again(store: Store, clock: VirtualClock) 
         await opened.start(has_a_named_child(), id="p")
         assert (await _over(opened, clock, "p")).status is Status.FAILED
         broken.clear()
-        assert await opened.delete("named")
-        await opened.retry("p")
+        assert await opened.get("named").delete()
+        await opened.get("p").retry()
         assert (await _over(opened, clock, "p")).status is Status.COMPLETED
     assert done == {"shaky": 2}
 
@@ -322,7 +322,7 @@ async def _over(opened: VirtualApp, clock: VirtualClock, run_id: str) -> Run:
     """The record of a run at its end. It is looked at again and again: virtual time leaps over the real time that
     a message takes to another partition."""
     for _ in range(1000):
-        if (run := await opened.get(run_id)).status.terminal:
+        if (run := await opened.store.get(run_id)).status.terminal:
             return run
         await clock.sleep(1)
     raise AssertionError(f"{run_id} does not end")
@@ -332,8 +332,8 @@ async def retry_begins_a_cancelled_child_again(store: Store, clock: VirtualClock
     """A child that was cancelled with its parent is undone, and begins again under another id."""
     async with app(fails_beside_its_child, kid, store=store, clock=clock) as opened:
         await _failed(opened, fails_beside_its_child, "")
-        await opened.retry("p")
-        assert await opened.result("p") == "kid is back"
+        await opened.get("p").retry()
+        assert await opened.get("p").result() == "kid is back"
         found = await children_of(opened, "p")
     assert sorted(found.values()) == [Status.CANCELLED, Status.COMPLETED]
     assert done == {"shaky": 2, "kid": 2, "unkid": 1}
@@ -356,8 +356,8 @@ async def retry_adopts_a_child_that_was_begun_after_the_failure(
     not begun again by the same call."""
     async with app(has_a_child_after_its_failure, kid, store=store, clock=clock) as opened:
         await _failed(opened, has_a_child_after_its_failure)
-        await opened.retry("p")
-        assert await opened.result("p") == "kid is back"
+        await opened.get("p").retry()
+        assert await opened.get("p").result() == "kid is back"
     assert done == {"shaky": 2, "kid": 1}
 
 
@@ -388,11 +388,11 @@ async def retry_keeps_what_ended_after_the_failure(store: Store, clock: VirtualC
         broken.add("poor")
         await _failed(opened, fails_beside_its_steps)
         broken.update(("shaky", "poor"))
-        await opened.retry("p")
+        await opened.get("p").retry()
         assert (await settled(opened, "p")).status is Status.FAILED
         broken.clear()
-        await opened.retry("p")
-        assert await opened.result("p") == ["shaky", "slow", "poor", ["x", "y"]]
+        await opened.get("p").retry()
+        assert await opened.get("p").result() == ["shaky", "slow", "poor", ["x", "y"]]
     assert done == {"shaky": 3, "slow": 1, "poor": 3, "x": 1, "y": 1}
 
 
@@ -424,8 +424,8 @@ async def retry_keeps_what_a_branch_did_after_the_failure(
     What a branch did because it was cancelled belongs to the failure."""
     async with app(fails_beside_a_branch, store=store, clock=clock) as opened:
         await _failed(opened, fails_beside_a_branch)
-        await opened.retry("p")
-        assert await opened.result("p") == "mended"
+        await opened.get("p").retry()
+        assert await opened.get("p").result() == "mended"
     assert done == {"shaky": 2, "first": 1, "second": 1, "clean": 2}
 
 
@@ -449,8 +449,8 @@ async def what_a_retry_keeps_is_not_for_the_next_life(store: Store, clock: Virtu
     """A result that the retried run has not asked for is no result of the life after it."""
     async with app(asks_elsewhere, store=store, clock=clock) as opened:
         await _failed(opened, asks_elsewhere, 0)
-        await opened.retry("p")
-        assert await opened.result("p") == "shaky"
+        await opened.get("p").retry()
+        assert await opened.get("p").result() == "shaky"
     assert done == {"shaky": 3, "first": 2, "second": 2}
 
 
@@ -480,15 +480,15 @@ async def retry_does_not_count_what_was_cut_off(store: Store, clock: VirtualCloc
         await _failed(opened, cuts_off, False)
         for _ in range(6):
             broken.add("shaky")
-            await opened.retry("p")
+            await opened.get("p").retry()
             assert "shaky is broken" in str((await settled(opened, "p")).error)
         broken.clear()
-        await opened.retry("p")
-        assert await opened.result("p") == ["shaky", "slow", ["x"]]
-        await opened.delete("p")
+        await opened.get("p").retry()
+        assert await opened.get("p").result() == ["shaky", "slow", ["x"]]
+        await opened.get("p").delete()
         done.clear()
         await _failed(opened, cuts_off, True)
-        await opened.retry("p")
+        await opened.get("p").retry()
         assert "it was cut off" in str((await settled(opened, "p")).error)
     assert done["slow"] == 1
 
@@ -518,8 +518,8 @@ async def retry_does_not_try_again_what_was_left(store: Store, clock: VirtualClo
     the retried run does not do it again."""
     async with app(leaves_a_step, store=store, clock=clock) as opened:
         await _failed(opened, leaves_a_step)
-        await opened.retry("p")
-        assert await opened.result("p") == "shaky"
+        await opened.get("p").retry()
+        assert await opened.get("p").result() == "shaky"
     assert done == {"slow": 1, "shaky": 2}
 
 
@@ -540,8 +540,8 @@ async def retry_tries_as_often_again(store: Store, clock: VirtualClock) -> None:
     """A step that failed gets all its attempts again, also inside a scope."""
     async with app(fails_in_a_scope, store=store, clock=clock) as opened:
         await _failed(opened, fails_in_a_scope)
-        await opened.retry("p")
-        assert await opened.result("p") == "mended"
+        await opened.get("p").retry()
+        assert await opened.get("p").result() == "mended"
     assert done == {"mends": 4}
 
 
@@ -565,8 +565,8 @@ async def retry_keeps_what_was_done_beside_a_child_that_failed(
     """A child that failed begins again; what completed while it ran is not done again."""
     async with app(works_beside_its_child, is_shaky, store=store, clock=clock) as opened:
         await _failed(opened, works_beside_its_child)
-        await opened.retry("p")
-        assert await opened.result("p") == "shaky"
+        await opened.get("p").retry()
+        assert await opened.get("p").result() == "shaky"
     assert done == {"shaky": 2, "work": 1}
 
 
@@ -587,13 +587,13 @@ async def retry_keeps_signals(store: Store, clock: VirtualClock) -> None:
     async with app(takes_signals, store=store, clock=clock) as opened:
         await opened.start(takes_signals(False), id="p")
         for word in ("one", "two", "three"):
-            await opened.signal("p", "word", word, dedup=word)
+            await opened.get("p").signal("word", word, dedup=word)
         broken.add("shaky")
         await settled(opened, "p")
         broken.clear()
-        await opened.retry("p")
-        await opened.signal("p", "word", "one", dedup="one")
-        assert await opened.result("p", timeout=LONG) == "one - two three"
+        await opened.get("p").retry()
+        await opened.get("p").signal("word", "one", dedup="one")
+        assert await opened.get("p").result(timeout=LONG) == "one - two three"
 
 
 async def retry_gives_consumed_signals_back(store: Store, clock: VirtualClock) -> None:
@@ -602,16 +602,16 @@ async def retry_gives_consumed_signals_back(store: Store, clock: VirtualClock) -
     async with app(takes_signals, store=store, clock=clock) as opened:
         await opened.start(takes_signals(True), id="p")
         for word in ("one", "two", "three"):
-            await opened.signal("p", "word", word, dedup=word)
-        while (await opened.get("p")).halt_data is None:
+            await opened.get("p").signal("word", word, dedup=word)
+        while (await opened.get("p").status()).halt_data is None:
             await clock.sleep(1)
         broken.add("shaky")
-        await opened.resume("p", "yes")
+        await opened.get("p").resume("yes")
         await settled(opened, "p")
         broken.clear()
-        await opened.retry("p")
-        await opened.signal("p", "word", "one", dedup="one")
-        assert await opened.result("p", timeout=LONG) == "one yes two three"
+        await opened.get("p").retry()
+        await opened.get("p").signal("word", "one", dedup="one")
+        assert await opened.get("p").result(timeout=LONG) == "one yes two three"
     assert done == {"seat": 2, "unseat": 1, "shaky": 2}
 
 
@@ -643,19 +643,19 @@ async def answers_outlive_any_number_of_lives(store: Store, clock: VirtualClock)
     async with app(entity, store=store, clock=clock) as opened:
         await opened.start(entity(0), id="p")
         for number in (1, 2):
-            assert await opened.update("p", "add", 1, int, dedup=f"key {number}") == number
+            assert await opened.get("p").update("add", 1, int, dedup=f"key {number}") == number
         broken.add("shaky")
-        assert await opened.update("p", "add", 1, int, dedup="key 3") == 3
+        assert await opened.get("p").update("add", 1, int, dedup="key 3") == 3
         assert (await settled(opened, "p")).status is Status.FAILED
         broken.clear()
-        await opened.retry("p")
+        await opened.get("p").retry()
         for number in (1, 2, 3):
-            again = await opened.update("p", "add", 1, int, dedup=f"key {number}", timeout=LONG)
+            again = await opened.get("p").update("add", 1, int, dedup=f"key {number}", timeout=LONG)
             assert again == number
         for number in (4, 5, 6):
-            assert await opened.update("p", "add", 1, int, dedup=f"key {number}") == number
-        assert await opened.result("p") == 6
-        assert await opened.update("p", "add", 1, int, dedup="key 1") == 1
+            assert await opened.get("p").update("add", 1, int, dedup=f"key {number}") == number
+        assert await opened.get("p").result() == 6
+        assert await opened.get("p").update("add", 1, int, dedup="key 1") == 1
 
 
 # -- depth ----------------------------------------------------------------------------------------
@@ -670,8 +670,8 @@ async def children_nest_to_any_depth(store: Store, clock: VirtualClock) -> None:
     """Ids of children stay short however deep they are."""
     async with app(descends, store=store, clock=clock) as opened:
         await opened.start(descends(100), id="p")
-        assert await opened.result("p") == 0
-        ids = [run.id async for run in opened.find(workflow="descends")]
+        assert await opened.get("p").result() == 0
+        ids = [run.id async for run in opened.client.find(workflow="descends")]
     assert len(ids) == 101
     assert max(map(len, ids)) < 700
 
@@ -684,8 +684,8 @@ async def a_fork_has_children_of_its_own(store: Store, clock: VirtualClock) -> N
     async with app(fails_beside_its_child, kid, store=store, clock=clock) as opened:
         await _failed(opened, fails_beside_its_child, "abandon")
         before = await children_of(opened, "p")
-        await opened.fork("p", "do", id="q")
-        assert await opened.result("q") == "kid is back"
+        await opened.get("p").fork("do", id="q")
+        assert await opened.get("q").result() == "kid is back"
         assert set(await children_of(opened, "p")) == set(before)
         assert len(await children_of(opened, "q")) == 1
     assert done["kid"] == 2

@@ -58,13 +58,13 @@ async def test_a_child_that_is_being_cancelled_has_to_end_first() -> None:
     async with app(parent, kid) as opened:
         await opened.start(parent(), id="p")
         with pytest.raises(RunFailed):
-            await opened.result("p")
+            await opened.get("p").result()
         broken.clear()
         with pytest.raises(Busy, match="still being cancelled"):
-            await opened.retry("p", timeout=5)
-        assert (await opened.get("p")).status.terminal
-        await opened.retry("p", timeout=1000)
-        assert await opened.result("p") == "mended"
+            await opened.get("p").retry(timeout=5)
+        assert (await opened.get("p").status()).status.terminal
+        await opened.get("p").retry(timeout=1000)
+        assert await opened.get("p").result() == "mended"
 
 
 again: set[str] = set()
@@ -98,7 +98,7 @@ async def test_what_a_retry_hands_on_survives_a_crash_anywhere() -> None:
 
     async def mended(run: outlast.RunHandle[Any]) -> None:
         broken.clear()
-        await run._client.retry("run")
+        await run.retry()
 
     def setup() -> None:
         broken.add("shaky")

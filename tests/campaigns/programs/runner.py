@@ -25,7 +25,6 @@ import msgspec
 
 import outlast
 from outlast.client import Client
-from outlast.codecs import JsonCodec
 from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner import run_driver
 from outlast.errors import Busy, Closed, NotFound, OutlastError, TryAgain, Unavailable
@@ -162,8 +161,7 @@ class _World:
         self.store = Witness(make(self.clock), self)
         self.client = Client(
             self.clock.watched(self.store),
-            codec=JsonCodec(),
-            workflows={program.name: program.definition},
+            workflows=[program],
         )
         self.calls = self.commits = 0
         self._dirty = True
@@ -342,20 +340,20 @@ class _World:
         client, run_id, value = self.client, told.run_id, told.value
         match told.do:
             case "signal":
-                await client.signal(run_id, told.name, value, dedup=told.dedup)
+                await client.get(run_id).signal(told.name, value, dedup=told.dedup)
             case "update":
-                return await client.update(run_id, "ask", value, dedup=told.dedup)
+                return await client.get(run_id).update("ask", value, dedup=told.dedup)
             case "cancel":
-                await client.cancel(run_id)
+                await client.get(run_id).cancel()
             case "terminate":
-                await client.terminate(run_id)
+                await client.get(run_id).terminate()
             case "pause":
-                await client.pause(run_id)
+                await client.get(run_id).pause()
             case "resume":
-                run = await client.get(run_id)
-                await client.resume(run_id, value if run.status == "halted" else None)
+                run = await client.get(run_id).status()
+                await client.get(run_id).resume(value if run.status == "halted" else None)
             case "retry":
-                await client.retry(run_id)
+                await client.get(run_id).retry()
             case "fork":
                 keys = [
                     one.key for one in self.ledger.recorded
@@ -363,9 +361,9 @@ class _World:
                 ]  # fmt: skip
                 if not keys:
                     raise NotFound("step", "any")
-                await client.fork(run_id, keys[value % len(keys)], id=f"fork-{value}")
+                await client.get(run_id).fork(keys[value % len(keys)], id=f"fork-{value}")
             case "delete":
-                return await client.delete(run_id)
+                return await client.get(run_id).delete()
             case "reopen":
                 await self._reopen()
         return None

@@ -49,7 +49,7 @@ async def test_a_run_that_is_locked_for_a_moment_is_terminated(
         await lock.rollback()
 
     monkeypatch.setattr(store.clock, "sleep", let_go)
-    await client.terminate("order", "enough")
+    await client.get("order").terminate("enough")
     assert (await store.get("order")).status is Status.CANCELLED
     assert len(waited) == 1
 
@@ -74,6 +74,6 @@ async def test_one_that_stays_locked_is_busy(
     async with other.transaction():
         await other.execute(LOCK)
         with pytest.raises(Busy, match="a transaction of your own"):
-            await client.terminate("order", "enough", timeout=1)
+            await client.get("order").terminate("enough", timeout=1)
     assert len(waited) > 1
     assert (await store.get("order")).status is Status.PENDING

@@ -84,7 +84,9 @@ async def test_many_who_debounce_in_several_processes() -> None:
         apps = [outlast.App(store, workflows=[billing]) for store in (here, there)]
         async with apps[0], apps[1]:
             asked = [
-                app.debounce(billing(f"{n}"), key="a", quiet=600) for n in range(20) for app in apps
+                app.client.debounce(billing(f"{n}"), key="a", quiet=600)
+                for n in range(20)
+                for app in apps
             ]
             assert {run.id for run in await asyncio.gather(*asked)} == {"billing.a.1"}
 
@@ -93,9 +95,9 @@ async def test_who_ends_a_run_and_who_admits_it_do_not_wait_for_each_other() -> 
     """Both lock the run before its tasks, so that neither has to be cut off."""
     clock = SystemClock()
     async with FreshStore() as store, outlast.App(store) as app, store.queue() as queue:
-        await app.queues.pause("bills")
+        await app.client.queues.pause("bills")
         run = await app.start(billing("ann"), queue="bills")
-        await app.queues.resume("bills")
+        await app.client.queues.resume("bills")
         ticket = await queue.take("bills/@billing", owner="doorman", visibility=30.0)
         assert ticket is not None
         ann, watcher = await asyncpg.connect(direct()), await asyncpg.connect(direct())

@@ -95,12 +95,12 @@ async def test_a_transaction_that_is_left_open_after_a_signal_costs_time_alone(
         await app.start(order(), id="o", here=False)
         await charging.wait()
         async with ours.transaction():
-            await app.on(ours).signal("o", "note", "hello")
+            await app.on(ours).get("o").signal("note", "hello")
             is_locked.set()
             with pytest.raises(Busy, match="a transaction of your own"):
-                await app.signal("o", "note", "from outside", timeout=1)
+                await app.get("o").signal("note", "from outside", timeout=1)
         await ours.close()
-        assert await app.result("o", timeout=LEASE) == ["charged", "charged"]
+        assert await app.get("o").result(timeout=LEASE) == ["charged", "charged"]
     assert done == {"charge": 1, "charge once": 1}
 
 

@@ -169,7 +169,7 @@ async def test_to_wait_for_another_step_costs_no_attempt(
         may_end.set()
         for run in runs:
             await run.result()
-            types = [event.type for event in await app.history(run.id)]
+            types = [event.type for event in await app.get(run.id).history()]
             assert types.count(EventType.STEP_STARTED) == 1
             assert types.count(EventType.STEP_COMPLETED) == 1
 

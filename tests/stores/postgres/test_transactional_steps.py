@@ -125,7 +125,7 @@ async def test_rows_and_completion_are_there_together(database: Any) -> None:
     async with app() as opened:
         run = await opened.start(buys(7), id="b")
         assert await run.result(timeout=30) == 7
-        types = [event.type for event in await opened.history("b")]
+        types = [event.type for event in await opened.get("b").history()]
         assert types.count(EventType.STEP_COMPLETED) == 2
     assert await paid(database) == [7]
 
@@ -174,7 +174,7 @@ def live(pipe: Pipe, fate: list[str], once: bool = False) -> int:
             if "dies at the commit" in fate:
                 opened.store.commit = partial(consumes_never, opened.store.commit)  # type: ignore[method-assign]
             await opened.start(buys_once(7) if once else buys(7), id="killed")
-            return int(await opened.result("killed", timeout=60))
+            return int(await opened.get("killed").result(timeout=60))
 
     return asyncio.run(work())
 
@@ -224,7 +224,7 @@ async def test_a_process_that_was_superseded_rolls_back(database: Any) -> None:
     async with app(lease=1) as opened:
         run = await opened.start(buys(7), id="stolen")
         assert await run.result(timeout=60) == 7
-        history = await opened.history("stolen")
+        history = await opened.get("stolen").history()
     assert [e.type for e in history if e.step_name == "pay"].count(EventType.STEP_STARTED) == 2
     assert await paid(database) == [7]
 
@@ -265,7 +265,7 @@ async def locked(opened: outlast.App, connection: Any) -> AsyncIterator[None]:
     await opened.start(sums(), id="s")
     await gates["added"].wait()
     async with connection.transaction():
-        await opened.on(connection).signal("s", "note")
+        await opened.on(connection).get("s").signal("note")
         gates["locked"].set()
         yield
 
@@ -276,8 +276,8 @@ async def test_a_step_waits_for_a_run_that_is_locked(database: Any) -> None:
     async with app() as opened:
         async with locked(opened, database):
             await asyncio.sleep(6)
-        await opened.result("s", timeout=30)
-        types = [event.type for event in await opened.history("s")]
+        await opened.get("s").result(timeout=30)
+        types = [event.type for event in await opened.get("s").history()]
     assert types.count(EventType.STEP_STARTED) == 1
     assert await paid(database) == [1]
 
@@ -292,8 +292,8 @@ async def test_a_step_gives_way_to_a_transaction_that_waits_for_it(
     async with app() as opened:
         async with locked(opened, database), asyncio.timeout(20):
             await database.execute(f"UPDATE {TABLE} SET amount = amount + 10")
-        await opened.result("s", timeout=30)
-        types = [event.type for event in await opened.history("s")]
+        await opened.get("s").result(timeout=30)
+        types = [event.type for event in await opened.get("s").history()]
     assert types.count(EventType.STEP_STARTED) == 1
     assert await paid(database) == [11]
 

@@ -169,7 +169,7 @@ async def test_a_sleep_lasts_as_long_as_it_says(path: Path, place: str) -> None:
     place = f"sqlite:///{path}" if place == "sqlite" else place
     async with outlast.App(place, workflows=[naps], clock=clock) as app:
         run = await app.start(naps())
-        while len(await app.history(run.id)) < 2:  # the sleep has not begun
+        while len(await app.get(run.id).history()) < 2:  # the sleep has not begun
             await clock.sleep(0.01)
         clock.by = -HOUR
         assert await run.result(timeout=20) == "awake"

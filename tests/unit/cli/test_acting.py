@@ -164,7 +164,7 @@ def test_rm_spares_the_id_that_has_a_new_life(
     async def slowly(store: Store, *args: Any, **more: Any) -> AsyncIterator[Run]:
         runs = [run async for run in all_matching(store, *args, **more)]
         # Meanwhile: one goes on from where it failed, one is gone and its id begins anew.
-        await client_of(store).retry("order-lost")
+        await client_of(store).get("order-lost").retry()
         await store.delete("order-done")
         again = Run(id="order-done", workflow="checkout")
         await store.commit([Commit(run_id=again.id, create=again)])

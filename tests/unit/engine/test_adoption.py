@@ -50,7 +50,7 @@ class SlowAnswers(WrappedStore):
         if name == "commit" and args[0][0].release and not self.met:
             self.met = True
             run = await self.inner.get(args[0][0].run_id)
-            await Client(self.inner, codec=JsonCodec()).signal(run.id, "go", "now")
+            await Client(self.inner, codec=JsonCodec()).get(run.id).signal("go", "now")
             while (await self.inner.get(run.id)).token == run.token:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             for _ in range(20):

@@ -61,7 +61,7 @@ async def test_an_argument_of_the_wrong_type_names_the_argument() -> None:
         with pytest.raises(NotSerializable, match="argument 'number' of doubles: expected `int`"):
             await testing.start(doubles("two"), id="it")  # type: ignore[arg-type]
         with pytest.raises(NotFound):
-            await testing.get("it")
+            await testing.get("it").status()
         with pytest.raises(TypeError, match=r"doubles\(number: .*missing a required argument"):
             await testing.start(doubles(), id="it")  # type: ignore[call-arg]
 
@@ -256,12 +256,12 @@ async def test_code_that_never_comes_to_rest(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(WorkflowMisuse, match=r"waits for nothing.*await a step, a signal"):
             await testing.start(polls(False), id="at-once")
         with pytest.raises(NotFound):
-            await testing.get("at-once")
+            await testing.get("at-once").status()
         run = await testing.start(polls(True), id="later")
         await testing.clock.sleep(7200)
-        assert await run.status() is Status.HALTED
-        assert "await a step" in str((await testing.get("later")).error)
-        await testing.terminate("later")
+        assert (await run.status()).status is Status.HALTED
+        assert "await a step" in str((await testing.get("later").status()).error)
+        await testing.get("later").terminate()
 
 
 async def test_outlast_calls_outside_a_workflow() -> None:
@@ -322,18 +322,18 @@ async def test_a_signal_to_a_run_that_has_ended() -> None:
         run = await testing.start(waits(), id="it")
         await run.signal("go", "on")
         assert await run.result() == "on"
-        for act in (run.signal("go"), run.cancel(), run.resume(), testing.pause("it")):
+        for act in (run.signal("go"), run.cancel(), run.resume(), testing.get("it").pause()):
             with pytest.raises(RunClosed, match="run 'it' is completed"):
                 await act
         with pytest.raises(RunClosed):
-            await testing.terminate("it")
+            await testing.get("it").terminate()
 
 
 @pytest.mark.proves("C-06")
 async def test_a_run_that_is_not_there() -> None:
     """Every action says which run there is not."""
     async with app(waits) as testing:
-        run = testing.handle("nobody")
+        run = testing.get("nobody")
         acts = (
             run.signal("go"),
             run.cancel(),
@@ -341,19 +341,18 @@ async def test_a_run_that_is_not_there() -> None:
             run.query("done"),
             run.result(),
             run.status(),
-            testing.get("nobody"),
-            testing.history("nobody"),
-            testing.entries("nobody"),
-            testing.activities("nobody"),
-            testing.pause("nobody"),
-            testing.terminate("nobody"),
-            testing.retry("nobody"),
-            testing.fork("nobody", "double"),
+            testing.get("nobody").history(),
+            testing.get("nobody").entries(),
+            testing.get("nobody").activities(),
+            testing.get("nobody").pause(),
+            testing.get("nobody").terminate(),
+            testing.get("nobody").retry(),
+            testing.get("nobody").fork("double"),
         )
         for act in acts:
             with pytest.raises(NotFound, match="there is no run 'nobody'"):
                 await act
-        assert await testing.delete("nobody") is False
+        assert await testing.get("nobody").delete() is False
         assert await testing.store.history("nobody") == []
 
 
@@ -409,9 +408,9 @@ async def test_what_cannot_be_resumed_or_retried() -> None:
         with pytest.raises(InvalidValue, match="is waiting: only a halted or paused run"):
             await run.resume()
         with pytest.raises(InvalidValue, match="is waiting: only a failed run can be retried"):
-            await testing.retry("it")
+            await testing.get("it").retry()
         with pytest.raises(NotFound, match="there is no step 'ship'"):
-            await testing.fork("it", "ship")
+            await testing.get("it").fork("ship")
         with pytest.raises(NotFound, match="there is no published value 'done'"):
             await run.query("done")
         await run.cancel()

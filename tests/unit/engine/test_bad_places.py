@@ -149,7 +149,7 @@ async def test_a_child_whose_code_is_not_here_is_told(caplog: pytest.LogCaptureF
     async with app(has_a_stranger) as testing:
         run = await testing.start(has_a_stranger(), id="it")
         await testing.clock.settle()
-        assert await run.status() == "waiting"
+        assert (await run.status()).status == "waiting"
     (told,) = [line for line in caplog.messages if "not registered" in line]
     assert "run it has a child of workflow 'waits'" in told
     assert "App(…, workflows=[…, waits])" in told

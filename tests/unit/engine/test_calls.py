@@ -49,7 +49,7 @@ async def test_an_awaited_call_is_a_child(how: str, greeted: str) -> None:
     async with app(greets_many) as testing:
         run = await testing.start(greets_many(how), id="p")
         assert await run.result() == [f"hi {name}" for name in greeted]
-        children = [child async for child in testing.find(parent="p")]
+        children = [child async for child in testing.client.find(parent="p")]
         assert len(children) == len(greeted)
 
 
@@ -265,7 +265,7 @@ async def test_a_timedelta_is_as_good_as_seconds() -> None:
     assert outlast.Retry(max_delay=timedelta(minutes=1)) == outlast.Retry(max_delay=60)
     async with app(naps) as testing:
         assert await (await testing.start(naps())).result() == 120
-        run = await testing.debounce(greet("a"), key="k", quiet=timedelta(seconds=1))
+        run = await testing.client.debounce(greet("a"), key="k", quiet=timedelta(seconds=1))
         assert run.id == "greet.k.1"
     lasting = outlast.App("memory:", lease=timedelta(seconds=7), drain=timedelta(seconds=3))
     assert lasting.drain == 3

@@ -230,7 +230,7 @@ async def test_a_call_with_an_unknown_outcome_is_undone_by_its_key(
             await clock.sleep(5)
         async with app(trip, store=store, clock=clock) as testing:
             with pytest.raises(RunFailed, match="the process died"):
-                await testing.handle("r").result()
+                await testing.get("r").result()
             undone = await started(store, "r")
     assert undone.steps_to_undo == ["charge", "book"]
     assert undone.unknown == ["charge"]
@@ -280,7 +280,7 @@ async def test_a_cancel_that_the_code_survives_still_awaits_what_runs() -> None:
         await run.cancel()
         assert await run.result() == "stays at home"
         assert testing.clock.monotonic() == pytest.approx(60)
-        told = [f"{event.type} {event.step_name}" for event in await testing.history("r")]
+        told = [f"{event.type} {event.step_name}" for event in await testing.get("r").history()]
     assert told[-2:] == ["step.completed book", "workflow.completed "]
     assert log == ["book flight"]
 
@@ -408,7 +408,7 @@ async def test_a_queued_step_that_may_run_once_is_awaited() -> None:
         with pytest.raises(RunFailed):
             await run.result()
         broken = False
-        await testing.retry("r")
+        await testing.get("r").retry()
         assert await run.result() == "charged"
     assert log == ["charge"]
 
@@ -440,7 +440,7 @@ async def test_a_run_whose_code_failed_is_retried_with_mended_code() -> None:
         with pytest.raises(RunFailed, match="KeyError"):
             await run.result()
         mended = True
-        await testing.retry("r")
+        await testing.get("r").retry()
         assert await run.result() == ["long", "short"]
     assert log == ["long", "short"]
 
@@ -466,5 +466,5 @@ async def test_what_ends_after_its_scope_is_undone_by_another_process() -> None:
         await clock.sleep(10)
     async with app(trip, store=store, clock=clock) as testing:
         with pytest.raises(RunFailed, match="no room"):
-            await testing.handle("r").result()
+            await testing.get("r").result()
     assert log == ["book car", "book car", "unbook car"]

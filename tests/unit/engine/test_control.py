@@ -62,7 +62,7 @@ def told(history: list[Event]) -> list[str]:
 async def fails(app: VirtualApp, run: outlast.RunHandle[Any]) -> None:
     with pytest.raises(RunFailed):
         await run.result()
-    assert await run.status() is Status.FAILED
+    assert (await run.status()).status is Status.FAILED
 
 
 # -- retry ----------------------------------------------------------------------------------------
@@ -87,10 +87,10 @@ async def test_a_retry_keeps_what_other_branches_have_done() -> None:
     async with app(side_by_side) as testing:
         run = await testing.start(side_by_side(), id="it")
         await fails(testing, run)
-        assert (await testing.get("it")).recover_to == "0/plain#2"
+        assert (await testing.get("it").status()).recover_to == "0/plain#2"
         ran.clear()
         broken.clear()
-        await testing.retry("it")
+        await testing.get("it").retry()
         assert await run.result() == ["a", "b", "c", "d"]
     # The two were under way together when one of them failed.
     assert ran in (["b"], ["d", "b"], ["b", "d"])
@@ -112,10 +112,10 @@ async def test_a_retry_after_compensation_does_again_what_was_undone() -> None:
         await fails(testing, run)
         assert ran == ["look", "book", "pay", "undo book"]
         broken.clear()
-        await testing.retry("it")
+        await testing.get("it").retry()
         assert await run.result() == "pay"
         assert ran == ["look", "book", "pay", "undo book", "book", "pay"]
-        assert "compensation.started undo" not in told(await testing.history("it"))
+        assert "compensation.started undo" not in told(await testing.get("it").history())
 
 
 @outlast.workflow
@@ -132,7 +132,7 @@ async def test_a_retry_of_a_map_does_only_what_is_missing() -> None:
         await fails(testing, run)
         ran.clear()
         broken.clear()
-        await testing.retry("it")
+        await testing.get("it").retry()
         assert await run.result() == ["a", "b", "c"]
     assert ran == ["b", "c"]
 
@@ -154,7 +154,7 @@ async def test_a_retry_goes_on_inside_a_scope() -> None:
         run = await testing.start(has_a_part(), id="it")
         await fails(testing, run)
         broken.clear()
-        await testing.retry("it")
+        await testing.get("it").retry()
         assert await run.result() == "firstsecond"
     assert ran == ["first", "second", "second"]
 
@@ -178,7 +178,7 @@ async def test_a_retry_begins_a_failed_child_anew() -> None:
         run = await testing.start(parent(), id="it")
         await fails(testing, run)
         broken.clear()
-        await testing.retry("it")
+        await testing.get("it").retry()
         assert await run.result() == "parentchild"
     assert ran == ["parent", "child", "child"]
 
@@ -204,7 +204,7 @@ async def test_a_retry_begins_a_child_anew_that_was_cancelled_with_its_parent() 
         run = await testing.start(waits_beside_a_child(), id="it")
         await fails(testing, run)
         broken.clear()
-        await testing.retry("it")
+        await testing.get("it").retry()
         assert await run.result() == "slept"
 
 
@@ -226,10 +226,10 @@ async def test_a_retry_after_an_error_of_the_code_keeps_all_that_was_done() -> N
     async with app(handles_one_failure) as testing:
         run = await testing.start(handles_one_failure(), id="it")
         await fails(testing, run)
-        assert (await testing.get("it")).recover_to is None
+        assert (await testing.get("it").status()).recover_to is None
         ran.clear()
         broken.clear()
-        await testing.retry("it")
+        await testing.get("it").retry()
         assert await run.result() == "last"
     assert ran == ["last"]
 
@@ -252,11 +252,11 @@ async def test_a_fork_shares_the_past_and_goes_its_own_way() -> None:
         run = await testing.start(greets("hello"), id="it")
         assert await run.result() == "hello ann True"
         ran.clear()
-        fork = await testing.fork("it", "plain#2", id="other", input={"name": "bob"})
+        fork = await testing.get("it").fork("plain#2", id="other", input={"name": "bob"})
         assert await fork.result() == "hello bob True"
         assert ran == ["hello bob"]
         assert await run.result() == "hello ann True"
-        third = await testing.fork("it", "plain#2")
+        third = await testing.get("it").fork("plain#2")
         assert await third.result() == "hello ann True"
 
 
@@ -279,12 +279,12 @@ async def test_terminate_takes_the_children_along() -> None:
     async with app(keeps_house, sleeper, guest) as testing:
         run = await testing.start(keeps_house(), id="it")
         await testing.clock.settle()
-        await testing.terminate("it~2/child.guest", "out")
-        await testing.terminate("it", "closed")
+        await testing.get("it~2/child.guest").terminate("out")
+        await testing.get("it").terminate("closed")
         with pytest.raises(RunCancelled, match="closed"):
             await run.result()
         await testing.clock.sleep(2 * 3600)
-        statuses = {run.id: run.status async for run in testing.find()}
+        statuses = {run.id: run.status async for run in testing.client.find()}
     assert statuses == {
         "it": Status.CANCELLED,
         "it~0/child.sleeper": Status.CANCELLED,
@@ -303,7 +303,9 @@ async def test_cancel_takes_any_reason(reason: str) -> None:
         await run.cancel(reason)
         with pytest.raises(RunCancelled):
             await run.result()
-        assert (await testing.get(run.id)).error == (reason or "the workflow cancelled itself")
+        assert (await testing.get(run.id).status()).error == (
+            reason or "the workflow cancelled itself"
+        )
 
 
 @pytest.mark.proves("I17")
@@ -322,17 +324,17 @@ async def test_runs_whose_code_is_gone_or_history_is_broken_can_be_ended() -> No
         life.events.append(event)
         life.update(sequence=run.sequence + 1)
     async with app(child, store=store, clock=clock) as testing:
-        await testing.terminate("one", "gone")
+        await testing.get("one").terminate("gone")
         with pytest.raises(RunsOpen):
-            await testing.delete("two")
-        assert await testing.delete("two", force=True) is True
-        assert (await testing.get("one")).status is Status.CANCELLED
+            await testing.get("two").delete()
+        assert await testing.get("two").delete(force=True) is True
+        assert (await testing.get("one").status()).status is Status.CANCELLED
     async with app(sleeper, store=store, clock=clock) as testing:
         await clock.sleep(7200)
-        run = await testing.get("three")
-        assert run.status is Status.HALTED
-        assert "from.the.future" in str(run.error)
-        await testing.terminate("three")
+        halted = await testing.get("three").status()
+        assert halted.status is Status.HALTED
+        assert "from.the.future" in str(halted.error)
+        await testing.get("three").terminate()
 
 
 @pytest.mark.proves("I18")
@@ -341,13 +343,13 @@ async def test_a_run_that_is_deleted_or_replaced_while_it_works() -> None:
     async with app(parent, child) as testing:
         await testing.start(parent(), id="it")
         await testing.clock.sleep(0.5)
-        assert await testing.delete("it", force=True)
+        assert await testing.get("it").delete(force=True)
         again = await testing.start(parent(), id="it")
         await testing.clock.sleep(0.5)
         once_more = await testing.start(parent(), id="it", on_conflict="replace")
         assert await once_more.result() == "parentchild"
         assert await again.result() == "parentchild"
-        history = told(await testing.history("it"))
+        history = told(await testing.get("it").history())
     assert history.count("workflow.started") == 1
     assert history.count("step.completed plain") == 1
     assert ran.count("parent") == 3
@@ -368,10 +370,10 @@ async def test_a_map_rests_while_its_run_is_paused() -> None:
         run = await testing.start(maps_long(), id="it")
         for _ in range(5):
             await testing.clock.sleep(1.5)
-            await testing.pause("it")
+            await testing.get("it").pause()
             await testing.clock.sleep(5)
             done = len(ran)
-            assert await run.status() is Status.PAUSED
+            assert (await run.status()).status is Status.PAUSED
             await testing.clock.sleep(3600)
             assert len(ran) == done
             await run.resume()
@@ -387,12 +389,12 @@ async def test_a_request_to_pause_waits_in_the_inbox() -> None:
     async with MemoryStore(clock=clock) as store, app(books_and_sleeps, store=store) as testing:
         run = await testing.start(books_and_sleeps(), id="it")
         await clock.sleep(1)
-        await testing.pause("it")
+        await testing.get("it").pause()
         await clock.sleep(1)
-        assert await run.status() is Status.RUNNING
+        assert (await run.status()).status is Status.RUNNING
         assert [item.kind for item in await store.inbox("it")] == ["pause"]
         await clock.sleep(20)
-        assert await run.status() is Status.PAUSED
+        assert (await run.status()).status is Status.PAUSED
         assert await store.inbox("it") == []
 
 
@@ -402,9 +404,9 @@ async def test_a_paused_run_can_be_cancelled() -> None:
     async with app(books_and_sleeps) as testing:
         run = await testing.start(books_and_sleeps(), id="it")
         await testing.clock.sleep(20)
-        await testing.pause("it")
+        await testing.get("it").pause()
         await testing.clock.settle()
-        assert await run.status() is Status.PAUSED
+        assert (await run.status()).status is Status.PAUSED
         await run.cancel("no more")
         with pytest.raises(RunCancelled, match="no more"):
             await run.result()
@@ -430,16 +432,16 @@ async def test_a_paused_run_takes_no_signal_and_no_timer() -> None:
     async with app(listens) as testing:
         run = await testing.start(listens(), id="it")
         await testing.clock.settle()
-        await testing.pause("it")
+        await testing.get("it").pause()
         await testing.clock.settle()
         await run.signal("go", "now")
         await testing.clock.sleep(86400)
-        assert told(await testing.history("it"))[-1] == "signal.waiting signal:go"
+        assert told(await testing.get("it").history())[-1] == "signal.waiting signal:go"
         await run.resume()
         await testing.clock.settle()
-        await testing.pause("it")
+        await testing.get("it").pause()
         await testing.clock.sleep(86400)
-        assert told(await testing.history("it"))[-1] == "timer.started timer"
+        assert told(await testing.get("it").history())[-1] == "timer.started timer"
         await run.resume()
         assert await run.result() == ["now", "done"]
 
@@ -491,14 +493,14 @@ async def test_a_halted_run_is_found_by_its_status_and_shows_what_it_wants() -> 
         run = await testing.start(asks(), id="it")
         await testing.start(sleeper())
         await testing.clock.sleep(2)
-        [found] = [run async for run in testing.find(status="halted")]
+        [found] = [run async for run in testing.client.find(status="halted")]
         assert (found.id, found.status, found.wait_kind) == ("it", Status.HALTED, "halt")
-        assert found.halt_data == Raw(b'{"amount":100}')
-        assert found.resume_point == found.recover_to == "halt"
-        assert found.ctx == {}
+        assert found.halt_data == {"amount": 100}
+        assert found.recover_to == "halt"
+        assert found.published == {}
         await run.resume("yes")
         assert await run.result() == "yes"
-        assert (await testing.get("it")).halt_data is None
+        assert (await testing.get("it").status()).halt_data is None
 
 
 class Offer(Struct):
@@ -522,7 +524,7 @@ async def test_objects_can_be_sent_shown_and_answered() -> None:
         await run.signal("offer", Offer(7, "ann"))
         await testing.clock.settle()
         assert await run.query("first", Offer) == Offer(7, "ann")
-        assert (await testing.get("it")).halt_data == Raw(b'{"price":7,"by":"ann"}')
+        assert (await testing.get("it").status()).halt_data == Raw(b'{"price":7,"by":"ann"}')
         await run.resume(Offer(5, "bob"))
         assert await run.result() == Offer(5, "bob")
 
@@ -537,10 +539,10 @@ async def test_a_worker_without_the_code_leaves_a_run_alone() -> None:
         await clock.settle()
     async with app(child, store=store, clock=clock) as testing:
         await clock.sleep(3600 + 60)
-        run = await testing.get("it")
+        run = await testing.get("it").status()
         assert (run.status, run.owner) == (Status.WAITING, None)
     async with app(sleeper, store=store, clock=clock) as testing:
-        assert await testing.handle("it").result() == "slept"
+        assert await testing.get("it").result() == "slept"
 
 
 @pytest.mark.proves("I3")
@@ -554,7 +556,7 @@ async def test_attributes_can_be_set_at_the_start_and_later() -> None:
         outlast.set_attributes(stage="shipped")
 
     async def ids(testing: VirtualApp, **attributes: Any) -> list[str]:
-        return [run.id async for run in testing.find(attributes=attributes)]
+        return [run.id async for run in testing.client.find(attributes=attributes)]
 
     async with app(labelled) as testing:
         run = await testing.start(labelled(), id="it", attributes={"customer": "ann"})
@@ -577,13 +579,13 @@ async def test_the_answer_to_a_halt_reaches_a_run_that_is_paused() -> None:
         run = await testing.start(asks_a_person(), id="it")
         await testing.clock.settle()
         for _ in range(2):
-            await testing.pause("it")
+            await testing.get("it").pause()
             await testing.clock.settle()
-            assert await run.status() is Status.PAUSED
+            assert (await run.status()).status is Status.PAUSED
             await run.resume()
             await testing.clock.settle()
-            assert await run.status() is Status.HALTED
-        await testing.pause("it")
+            assert (await run.status()).status is Status.HALTED
+        await testing.get("it").pause()
         await testing.clock.settle()
         await run.resume("yes")
         assert await run.result() == "yes"
@@ -594,12 +596,12 @@ async def test_a_value_that_nobody_asked_for_is_refused() -> None:
     async with app(books_and_sleeps) as testing:
         run = await testing.start(books_and_sleeps(), id="it")
         await testing.clock.sleep(20)
-        await testing.pause("it")
+        await testing.get("it").pause()
         await testing.clock.settle()
         with pytest.raises(InvalidValue, match="has asked nothing"):
             await run.resume("yes")
         await testing.clock.settle()
-        assert await run.status() is Status.PAUSED
+        assert (await run.status()).status is Status.PAUSED
         await run.resume()
         await testing.clock.settle()
-        assert await run.status() is Status.WAITING
+        assert (await run.status()).status is Status.WAITING

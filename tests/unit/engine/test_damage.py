@@ -32,13 +32,13 @@ async def test_a_damaged_run_harms_nobody_and_can_be_ended(tmp_path: Path, act: 
     file.close()
     async with outlast.App(url, workflows=[waits]) as opened:
         for id in ("damaged", "sound"):
-            await opened.signal(id, "go", "on")
-        assert await opened.result("sound", timeout=30) == "on"
+            await opened.get(id).signal("go", "on")
+        assert await opened.get("sound").result(timeout=30) == "on"
         with pytest.raises(Undecodable, match="damaged"):
-            await opened.get("damaged")
+            await opened.get("damaged").status()
         await getattr(opened, act)("damaged", **({"force": True} if act == "delete" else {}))
         if act == "delete":
             assert await opened.store.find_one("damaged") is None
         else:
-            history = await opened.history("damaged")
+            history = await opened.get("damaged").history()
             assert history[-1].type == "workflow.cancelled"

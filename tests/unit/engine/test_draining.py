@@ -79,7 +79,7 @@ async def test_what_ends_within_the_drain_never_runs_again(
     assert (await store.get("r")).owner is None
     assert clock.monotonic() == pytest.approx(3)
     async with app(mails, store=store, clock=clock) as testing:
-        assert await testing.handle("r").result() == ["first", "second"]
+        assert await testing.get("r").result() == ["first", "second"]
     assert ran == ["first", "second"]
 
 
@@ -98,7 +98,7 @@ async def test_what_outlasts_the_drain_is_handed_back(
         await closing
     assert clock.monotonic() == pytest.approx(6)
     async with app(works, store=store, clock=clock) as testing:
-        assert await testing.handle("r").result() == ["short", "long"]
+        assert await testing.get("r").result() == ["short", "long"]
     assert ran == ["short", "long", "long"]
 
 
@@ -126,7 +126,7 @@ async def test_what_is_sent_during_the_drain_reaches_the_next_process(
         await (run.signal("go", "gone") if how == "signal" else run.resume("gone"))
         await closing
     async with app(works_and_waits, store=store, clock=clock) as testing:
-        assert await testing.handle("r").result(timeout=60) == ["short", "gone"]
+        assert await testing.get("r").result(timeout=60) == ["short", "gone"]
     assert ran == ["short"]
 
 
@@ -140,7 +140,7 @@ async def test_the_items_of_a_map_end_and_no_new_ones_begin(
         await clock.sleep(1)
     assert ran == ["1", "2"]
     async with app(maps, store=store, clock=clock) as testing:
-        assert await testing.handle("r").result() == ["1", "2", "3", "4"]
+        assert await testing.get("r").result() == ["1", "2", "3", "4"]
     assert ran == ["1", "2", "3", "4"]
 
 
@@ -156,7 +156,7 @@ async def test_leases_are_kept_alive_meanwhile() -> None:
         await testing.start(mails(), id="r")
         await clock.sleep(0.5)
         await testing.close()
-        assert await other.handle("r").result() == ["first", "second"]
+        assert await other.get("r").result() == ["first", "second"]
     assert ran == ["first", "second"]
 
 

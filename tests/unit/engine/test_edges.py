@@ -44,8 +44,8 @@ async def calls_its_app(what: str) -> Any:
     if what == "start":
         return await opened.start(other())
     if what == "signal":
-        return await opened.signal("x", "y")
-    return await opened.get("x")
+        return await opened.get("x").signal("y")
+    return await opened.get("x").status()
 
 
 @pytest.mark.parametrize("what", ["start", "signal", "get"])
@@ -209,7 +209,7 @@ async def test_a_step_in_a_thread_is_finished_before_its_app_closes() -> None:
             asyncio.get_running_loop().call_later(0.05, release.set)
         assert ran == ["begins", "ends"]
         async with outlast.App(store, workflows=[waits_for_a_thread]) as second:
-            assert await second.result("it", timeout=20) == "held"
+            assert await second.get("it").result(timeout=20) == "held"
     assert ran == ["begins", "ends"]
 
 
@@ -233,10 +233,10 @@ async def test_a_retried_run_keeps_the_keys_of_what_it_was_doing() -> None:
         run = await virtual.start(buys(), id="it")
         with pytest.raises(RunFailed):
             await run.result()
-        await virtual.retry("it")
+        await virtual.get("it").retry()
         assert await run.result() == "paid"
         assert ran[0] == ran[1]
-        fork = await virtual.fork("it", "pays")
+        fork = await virtual.get("it").fork("pays")
         assert await fork.result() == "paid"
         assert ran[2] != ran[0]
 
@@ -260,9 +260,9 @@ async def test_a_terminated_run_stops_at_once() -> None:
     async with outlast.App("memory:", workflows=[goes_on]) as opened:
         run = await opened.start(goes_on(), id="it")
         await asyncio.wait_for(running.wait(), 20)
-        await opened.terminate("it")
+        await opened.get("it").terminate()
         await asyncio.wait_for(stopped.wait(), 20)
-        assert await run.status() is Status.CANCELLED
+        assert (await run.status()).status is Status.CANCELLED
 
 
 # -- plain workflows ------------------------------------------------------------------------------
@@ -294,6 +294,6 @@ async def test_a_plain_workflow_has_scopes_and_loops() -> None:
         run = await virtual.start(plainly(), id="p")
         assert await run.result() == [12, 24]
         assert ran == ["double 3", "double 6", "double 12"]
-        types = [event.type for event in await virtual.history("p")]
+        types = [event.type for event in await virtual.get("p").history()]
         assert types.count("scope.completed") == 1
         assert types.count("loop.iterated") == 1

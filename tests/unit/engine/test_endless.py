@@ -60,14 +60,14 @@ async def test_a_wait_without_an_end(how: str) -> None:
         async with app(waits) as testing:
             run = await testing.start(waits(how, number))
             await testing.clock.sleep(365 * 86_400)
-            record = await testing.get(run.id)
+            record = await testing.get(run.id).status()
             assert (record.status, record.owner) == (Status.WAITING, None)
             assert record.runnable_at is None
             assert await run.update("greet", "ann", str) == "hello ann"
             await run.cancel("enough")
             with pytest.raises(RunCancelled):
                 await run.result()
-            history = await testing.history(run.id)
+            history = await testing.get(run.id).history()
         assert EventType.TIMER_STARTED not in [event.type for event in history]
 
 
@@ -78,10 +78,10 @@ async def test_it_waits_on_in_the_next_process(tmp_path: Path) -> None:
         run = await first.start(waits("asyncio.sleep", 0), id="r")
         assert await run.update("greet", "ann", str) == "hello ann"
     async with outlast.App(place, workflows=[waits]) as second:
-        assert await second.update("r", "greet", "bob", str) == "hello bob"
-        await second.cancel("r")
+        assert await second.get("r").update("greet", "bob", str) == "hello bob"
+        await second.get("r").cancel()
         with pytest.raises(RunCancelled):
-            await second.result("r", timeout=math.inf)
+            await second.get("r").result(timeout=math.inf)
 
 
 @outlast.workflow

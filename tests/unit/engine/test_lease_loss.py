@@ -229,7 +229,7 @@ async def test_a_loss_is_heard_by_who_waits_for_its_turn() -> None:
     await _dies(store, clock, works_on_two, steps=2)
     await store.send([await _loss_of(store)])
     async with app(works_on_two, store=store, clock=clock, lease=LEASE) as virtual:
-        assert await virtual.handle("r").result() == "done and done"
+        assert await virtual.get("r").result() == "done and done"
     assert (await told(store))[1] == [2, 2]
 
 
@@ -249,7 +249,7 @@ async def test_a_loss_that_is_heard_while_suspects_wait_leaves_none_waiting() ->
         while len(tries) < 7:
             await clock.sleep(0.1)
         await store.send([await _loss_of(store)])
-        assert await virtual.result("r", timeout=100 * LEASE) == "done and done and done"
+        assert await virtual.get("r").result(timeout=100 * LEASE) == "done and done and done"
     assert (await told(store))[1].count(2) == 3
 
 

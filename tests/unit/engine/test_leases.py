@@ -179,7 +179,7 @@ async def test_a_run_is_kept_while_its_history_is_read() -> None:
     async with app(store=store, clock=clock) as client:
         await client.start(waits(), id="r", here=False)
     async with app(waits, store=store, clock=clock, lease=30) as virtual:
-        assert await virtual.handle("r").result() == "done"
+        assert await virtual.get("r").result() == "done"
     assert len(ended) == 1
 
 

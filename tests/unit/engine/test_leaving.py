@@ -88,7 +88,7 @@ async def test_a_step_that_nobody_waits_for_is_cut_off_before_a_look_that_takes_
     @outlast.step
     async def fails() -> None:
         await takes(10)
-        await elsewhere.signal("it", "look")  # the app hears of it
+        await elsewhere.get("it").signal("look")  # the app hears of it
         raise ValueError("no")
 
     @outlast.workflow
@@ -134,10 +134,10 @@ async def test_helpers_of_code_that_is_thrown_out_do_not_act_later() -> None:
     async with app(has_a_helper) as testing:
         await testing.start(has_a_helper(), id="it")
         await testing.clock.settle()
-        assert (await testing.get("it")).owner is None
+        assert (await testing.get("it").status()).owner is None
         gc.collect()
         assert heard == []
-        await testing.handle("it").result()
+        await testing.get("it").result()
     assert heard == ["cleaned up"]
 
 
@@ -162,7 +162,7 @@ async def test_an_app_that_closes_hands_its_runs_back() -> None:
     assert heard == ["cut off"]
     begun = clock.now()
     async with app(waits_for_it, store=store, clock=clock) as testing:
-        assert await testing.handle("it").result() == "done"
+        assert await testing.get("it").result() == "done"
     assert (clock.now() - begun).total_seconds() == 600
     assert begun == START + timedelta(seconds=EMBEDDED_DRAIN_S)
 

@@ -67,9 +67,9 @@ async def test_a_step_keeps_its_key_in_a_run_that_is_retried_twice(residency: An
         for _ in range(2):
             with pytest.raises(RunFailed, match="not yet"):
                 await run.result()
-            uid = (await testing.get("it")).uid
+            uid = (await testing.get("it").status()).uid
             life += 1
-            await testing.retry("it")
+            await testing.get("it").retry()
         assert await run.result() == ["mended", "paid"]
     assert len(keys) == 2
     assert set(keys) == {f"{uid}/1/pays"}
@@ -117,7 +117,7 @@ async def test_a_step_that_was_asked_for_after_the_failure_keeps_its_key(residen
             with pytest.raises(RunFailed, match="not yet"):
                 await run.result()
             life += 1
-            await testing.retry("it")
+            await testing.get("it").retry()
         assert await run.result() == "paid"
     assert len(keys) == 3
     assert len(set(keys)) == 1

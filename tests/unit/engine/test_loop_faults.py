@@ -59,9 +59,9 @@ async def test_a_callback_that_raises_parks_its_run(
     with caplog.at_level(logging.ERROR, "outlast.engine"):
         async with app(workflow) as testing:
             run = await testing.start(workflow(), id="it")
-            while (await testing.get("it")).status != "halted":
+            while (await testing.get("it").status()).status != "halted":
                 await testing.clock.settle()
-            record = await testing.get("it")
+            record = await testing.get("it").status()
     assert run.id == "it"
     assert told in (record.error or "")
     assert "await in workflow code instead" in (record.error or "")

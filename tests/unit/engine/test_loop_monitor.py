@@ -131,7 +131,7 @@ async def test_a_plain_step_may_block(listener: Listener) -> None:
 
     async with outlast.App("memory:", workflows=[is_patient]) as app:
         run = await app.start(is_patient())
-        assert await run.status() == "running"
+        assert (await run.status()).status == "running"
         go_on.set()
         assert await run.result() is True
     assert listener.heard == []

@@ -96,7 +96,7 @@ async def test_a_map_that_nobody_waits_for_is_stopped() -> None:
     async with app(loses_patience) as testing:
         run = await testing.start(loses_patience(), id="it")
         await testing.clock.sleep(11)
-        record = await testing.get("it")
+        record = await testing.get("it").status()
         assert (record.status, record.wait_kind, record.owner) == (Status.WAITING, "timer", None)
         assert await run.result() == "enough"
     assert ran == [0, 1]

@@ -58,9 +58,9 @@ async def test_a_cancel_that_no_live_worker_can_obey_is_refused(store: Store) ->
     async with outlast.App(store, workflows=[kept]) as app:
         await listed(store)
         with pytest.raises(CodeMissing, match="1 worker is alive and does not have it"):
-            await app.cancel("r")
+            await app.get("r").cancel()
         assert await store.inbox("r") == []
-        await app.terminate("r")
+        await app.get("r").terminate()
         assert (await store.get("r")).status is Status.CANCELLED
 
 
@@ -68,10 +68,10 @@ async def test_a_cancel_that_no_live_worker_can_obey_is_refused(store: Store) ->
 async def test_a_cancel_waits_for_a_worker_if_none_lives(store: Store) -> None:
     """All workers may be down for a moment: the next one that has the code obeys."""
     client = client_of(store)
-    await client.cancel("r", "enough")
+    await client.get("r").cancel("enough")
     async with outlast.App(store, workflows=[removed]) as app:
         with pytest.raises(RunCancelled, match="enough"):
-            await app.result("r", timeout=PATIENCE)
+            await app.get("r").result(timeout=PATIENCE)
 
 
 @pytest.mark.proves("I17")
@@ -84,6 +84,6 @@ async def test_a_cancel_reaches_a_worker_that_has_the_code(store: Store) -> None
         async with asyncio.timeout(PATIENCE):
             while len(await store.workers()) < 2:  # noqa: ASYNC110 - it is in the store
                 await asyncio.sleep(0.01)
-        await app.cancel("r")
+        await app.get("r").cancel()
         with pytest.raises(RunCancelled):
-            await app.result("r", timeout=PATIENCE)
+            await app.get("r").result(timeout=PATIENCE)

@@ -114,7 +114,7 @@ async def test_a_watcher_sees_each_commit_once_and_may_fail() -> None:
     async with app(ship, store=store, clock=clock, observers=[watch]) as virtual:
         run = await virtual.start(ship("lamp"), id="w")
         assert await run.result() == "packed lamp"
-        assert seen == [event.type for event in await virtual.history("w")]
+        assert seen == [event.type for event in await virtual.get("w").history()]
 
 
 async def test_outside_of_everything_it_is_a_plain_logger(

@@ -189,5 +189,5 @@ async def test_a_step_that_raises_what_closes_coroutines_has_failed(kind: str) -
         run = await embedded.start(closes(kind))
         with pytest.raises(RunFailed, match="GeneratorExit"):
             await run.result(timeout=PATIENCE)
-        tried = [e for e in await embedded.history(run.id) if e.type == "step.started"]
+        tried = [e for e in await embedded.get(run.id).history() if e.type == "step.started"]
         assert len(tried) <= 1

@@ -93,7 +93,7 @@ async def test_large_results_of_a_map_that_come_together() -> None:
     async with app(maps_large_results) as testing:
         run = await testing.start(maps_large_results())
         assert await run.result(timeout=PATIENCE) == 3 * len(HALF)
-        payloads = [payload_of(event) for event in await testing.history(run.id)]
+        payloads = [payload_of(event) for event in await testing.get(run.id).history()]
     told = [payload.completed for payload in payloads if isinstance(payload, MapProgress)]
     assert sorted(index for portion in told for index in portion) == [0, 1, 2]
 
@@ -123,9 +123,9 @@ async def test_a_commit_that_is_refused_for_ever_parks_its_run() -> None:
     async with outlast.App("memory:", workflows=[writes_too_much], lease=0.5) as embedded:
         run = await embedded.start(writes_too_much())
         async with asyncio.timeout(PATIENCE):
-            while await run.status() is not Status.HALTED:
+            while (await run.status()).status is not Status.HALTED:
                 await settle()
-        record = await embedded.get(run.id)
+        record = await embedded.get(run.id).status()
         assert "the limit is 16,777,216" in (record.error or "")
     assert paid == 2
 
@@ -136,7 +136,7 @@ async def test_attributes_that_nobody_could_read_again(attributes: Any) -> None:
     async with app(takes) as testing:
         with pytest.raises(InvalidValue, match="attribute"):
             await testing.start(takes("a", "b"), attributes=attributes)
-        assert [run async for run in testing.find()] == []
+        assert [run async for run in testing.client.find()] == []
 
 
 @pytest.mark.parametrize("reason", [None, 7, LONE])
@@ -149,7 +149,7 @@ async def test_a_reason_is_a_text(reason: Any) -> None:
 
     async with app(waits) as testing:
         run = await testing.start(waits())
-        for end in (run.cancel, lambda reason: testing.terminate(run.id, reason)):
+        for end in (run.cancel, lambda reason: testing.get(run.id).terminate(reason)):
             with pytest.raises((InvalidValue, NotSerializable), match="reason"):
                 await end(reason)
         await run.cancel("enough")

@@ -243,7 +243,7 @@ async def test_a_look_for_a_child_that_fails_for_another_reason_is_repeated() ->
         await (await client.start(kid(), id="taken")).result()
         store.times = 3
         await client.start(parent(), id="p", here=False)
-        assert await client.result("p", timeout=10 * LEASE) == "told"
+        assert await client.get("p").result(timeout=10 * LEASE) == "told"
 
 
 @both
@@ -313,9 +313,9 @@ def test_a_synchronous_caller_waits_up_to_its_timeout() -> None:
         for call in (
             partial(run.signal, "note"),
             run.cancel,
-            partial(opened.pause, "w"),
-            partial(opened.terminate, "w"),
-            partial(opened.delete, "w"),
+            run.pause,
+            run.terminate,
+            run.delete,
         ):
             with pytest.raises(Busy):
                 call(timeout=0.05)

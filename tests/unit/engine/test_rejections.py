@@ -89,9 +89,9 @@ async def test_one_broken_deploy_parks_no_run(store: Store, broken: Any) -> None
     ):
         await listed(store, 2)
         for name in names:
-            await bad.signal(name, "go")
+            await bad.get(name).signal("go")
         for name in names:
-            assert await good.result(name, timeout=PATIENCE) == 2
+            assert await good.get(name).result(timeout=PATIENCE) == 2
             seen.add((await store.get(name)).rejected_by)
     assert len(seen - {None}) <= 1
 
@@ -103,7 +103,7 @@ async def test_a_run_that_no_code_fits_is_parked_and_new_code_takes_it_unasked(
     """It says why. The same code does not try it again by itself; code that it has not seen does."""
     await waiting(store, "r")
     async with outlast.App(store, workflows=[needs_more], name="bad") as bad:
-        await bad.signal("r", "go")
+        await bad.get("r").signal("go")
         parked = await until(store, "r", lambda run: run.status is Status.HALTED)
         assert parked.wait_kind == "mismatch"
         assert "'gift'" in str(parked.error)
@@ -118,7 +118,7 @@ async def test_a_run_that_no_code_fits_is_parked_and_new_code_takes_it_unasked(
     async with outlast.App(store, workflows=[asks_else], name="also bad"):
         await until(store, "r", lambda run: len(run.rejections) == 2)
     async with outlast.App(store, workflows=[old], name="good") as good:
-        assert await good.result("r", timeout=PATIENCE) == 2
+        assert await good.get("r").result(timeout=PATIENCE) == 2
     assert (await store.get("r")).error is None
 
 
@@ -129,9 +129,9 @@ async def test_a_parked_run_is_tried_again_by_the_same_code_when_it_is_resumed(
     """What was not part of the hash may have been mended: a person may ask for a try at any time."""
     await waiting(store, "r")
     async with outlast.App(store, workflows=[needs_more], name="bad") as bad:
-        await bad.signal("r", "go")
+        await bad.get("r").signal("go")
         parked = await until(store, "r", lambda run: run.status is Status.HALTED)
-        await bad.resume("r")
+        await bad.get("r").resume()
         await until(store, "r", lambda run: run.revision > parked.revision)
 
 
@@ -159,7 +159,7 @@ async def test_a_run_is_parked_when_the_worker_it_was_left_to_is_gone() -> None:
     other = Worker(owner="other", workflows=("order",), code="f" * 16)
     await store.heartbeat(other, 60)
     async with app(needs_more, store=store, clock=clock) as bad:
-        await bad.signal("r", "go")
+        await bad.get("r").signal("go")
         await clock.sleep(5)
         left = await store.get("r")
         assert (left.status, left.wait_kind, left.owner) == (Status.WAITING, "signal", None)
@@ -195,7 +195,7 @@ async def test_a_worker_that_starts_while_a_run_is_parked_gets_it() -> None:
         await first.start(old(1), id="r")
         await clock.settle()
     async with app(needs_more, store=store, clock=clock) as bad:
-        await bad.signal("r", "go")
+        await bad.get("r").signal("go")
         await clock.sleep(2)
         left = await store.get("r")
         assert store.asked >= 2
@@ -228,8 +228,8 @@ async def test_a_store_that_fails_is_no_reason_to_reject(failures: int) -> None:
         await clock.settle()
     store.failures = failures
     async with app(old, store=store, clock=clock) as testing:
-        await testing.signal("r", "go")
-        assert await testing.result("r") == 2
+        await testing.get("r").signal("go")
+        assert await testing.get("r").result() == 2
         run = await store.get("r")
         assert run.rejected_by is None
 

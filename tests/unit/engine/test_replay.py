@@ -104,20 +104,20 @@ async def test_changed_code_parks_the_run_and_a_fix_lets_it_go_on(
     async with app(original, store=store, clock=clock) as testing:
         await testing.start(original(), id="it")
         await clock.settle()
-        before = told(await testing.history("it"))
+        before = told(await testing.get("it").history())
     async with app(changed, store=store, clock=clock) as testing:
         await clock.sleep(7200)
-        run = await testing.get("it")
+        run = await testing.get("it").status()
         assert (run.status, run.wait_kind, run.owner) == (Status.HALTED, "mismatch", None)
         assert recorded in str(run.error)
         assert asked in str(run.error)
         # Where the code stands now, unless it has ended.
         assert (changed is ends_early) != ("test_replay.py:" in str(run.error))
-        assert told(await testing.history("it")) == before
+        assert told(await testing.get("it").history()) == before
         assert ran == ["one"]
     async with app(original, store=store, clock=clock) as testing:
-        assert await testing.handle("it").result() == ["one", "two"]
-        run = await testing.get("it")
+        assert await testing.get("it").result() == ["one", "two"]
+        run = await testing.get("it").status()
         assert (run.status, run.error) == (Status.COMPLETED, None)
     assert ran == ["one", "two"]
 
@@ -139,11 +139,11 @@ async def test_a_mismatch_does_not_swallow_the_answer_to_a_halt() -> None:
         await testing.start(asks(), id="it")
         await clock.settle()
     async with app(wrong, store=store, clock=clock) as testing:
-        await testing.handle("it").resume("too early")
+        await testing.get("it").resume("too early")
         await clock.settle()
-        assert (await testing.get("it")).wait_kind == "mismatch"
+        assert (await testing.get("it").status()).wait_kind == "mismatch"
     async with app(asks, store=store, clock=clock) as testing:
-        handle = testing.handle("it")
+        handle = testing.get("it")
         await handle.resume()
         # The answer that came while the code was wrong was kept.
         assert await handle.result() == "too early"
@@ -168,9 +168,9 @@ async def test_patched_sends_old_runs_the_old_way_and_new_ones_the_new() -> None
     async with app(patched, store=store, clock=clock) as testing:
         new = await testing.start(patched(), id="new")
         await new.result()
-        await testing.handle("old").result()
+        await testing.get("old").result()
         assert sorted(ran) == ["one", "other one", "other two", "other two"]
-        old = told(await testing.history("old"))
+        old = told(await testing.get("old").history())
     assert "branch.evaluated patch:better" not in old
     assert "branch.evaluated patch:better too" in old
 
@@ -202,7 +202,7 @@ async def test_the_definition_is_recorded_without_its_tuning() -> None:
     assert first.definition.hash == second.definition.hash
     async with app(first) as testing:
         await testing.start(first(1), id="it")
-        run = await testing.get("it")
+        run = await testing.store.get("it")
     assert (run.workflow, run.version, run.definition) == ("job", 3, first.definition.hash)
 
 
@@ -226,7 +226,7 @@ async def test_a_result_that_no_longer_fits_parks_the_run() -> None:
         await clock.settle()
     async with app(retyped, store=store, clock=clock) as testing:
         await clock.sleep(7200)
-        run = await testing.get("it")
+        run = await testing.get("it").status()
     assert run.status is Status.HALTED
     assert "result of" in str(run.error)
 
@@ -255,11 +255,11 @@ async def test_a_child_whose_result_does_not_fit_parks_its_parent() -> None:
     async with app(wants_a_number, says, store=store, clock=clock) as testing:
         await testing.start(wants_a_number(), id="it")
         await clock.settle()
-        run = await testing.get("it")
+        run = await testing.get("it").status()
         assert run.status is Status.HALTED
         assert "expected `int`" in str(run.error)
     async with app(wants_a_text, says, store=store, clock=clock) as testing:
-        handle = testing.handle("it")
+        handle = testing.get("it")
         await handle.resume()
         assert await handle.result() == "three"
 
@@ -412,7 +412,7 @@ async def test_two_delicate_steps_that_were_cut_off_together() -> None:
         await testing.start(pair(), id="it")
         await clock.sleep(1)
     async with app(pair, store=store, clock=clock) as testing:
-        assert await testing.handle("it").result() == "1 failed"
+        assert await testing.get("it").result() == "1 failed"
 
 
 @pytest.mark.proves("I10")
@@ -436,7 +436,7 @@ async def test_a_step_that_kills_its_process_ends_in_failure() -> None:
     for _ in range(3):
         await dies_with(dies, store, clock)
     async with app(dies, store=store, clock=clock) as testing:
-        assert await testing.handle("it").result() == "Interrupted after 3"
+        assert await testing.get("it").result() == "Interrupted after 3"
     assert ran == ["deadly"] * 3
 
 
@@ -471,7 +471,7 @@ async def test_a_suspect_whose_turn_comes_while_the_store_is_slow_begins() -> No
     seconds = 5
     async with app(both, store=store, clock=clock) as testing:
         store.seconds = 2.5 * QUIET_SECONDS
-        assert await testing.handle("it").result(timeout=3600) == "a and b"
+        assert await testing.get("it").result(timeout=3600) == "a and b"
 
 
 @pytest.mark.proves("I10")
@@ -491,7 +491,7 @@ async def test_a_map_that_kills_its_process_ends_in_failure() -> None:
         await dies_with(dies, store, clock)
     async with app(dies, store=store, clock=clock) as testing:
         with pytest.raises(RunFailed, match="died again and again"):
-            await testing.handle("it").result()
+            await testing.get("it").result()
 
 
 @pytest.mark.proves("I24")
@@ -535,8 +535,8 @@ async def test_code_that_wants_to_exit_fails_its_run_alone(
             == "step 'exits' tried to end its process (SystemExit: 3): raise an Exception instead"
         )
         await testing.clock.sleep(5)
-        assert await run.status() is Status.FAILED
-        assert f"{kind.__name__}: 3" in str((await testing.get("it")).error)
+        assert (await run.status()).status is Status.FAILED
+        assert f"{kind.__name__}: 3" in str((await testing.get("it").status()).error)
 
 
 @pytest.mark.proves("I10", "I30")
@@ -562,5 +562,5 @@ async def test_an_app_that_is_closed_hands_back_what_is_under_way() -> None:
         run = await store.get("it")
         assert (run.status, run.owner) == (Status.WAITING, None)
     async with app(both, store=store, clock=clock) as testing:
-        assert await testing.handle("it").result() == 3
+        assert await testing.get("it").result() == 3
     assert Counter(ran) == {"slow 0": 6, "slow 1": 6, "slow 2": 1}

@@ -38,7 +38,7 @@ async def counts(start: int) -> int:
 async def asleep(store: MemoryStore) -> None:
     async with outlast.App(store, workflows=[counts]) as app:
         await app.start(counts(0), id="count")
-        while (await app.get("count")).status != "waiting":
+        while (await app.get("count").status()).status != "waiting":
             await settle()
 
 
@@ -63,7 +63,7 @@ async def test_a_long_loop_goes_on_from_its_snapshot() -> None:
     async with outlast.App(store, workflows=[counts]) as app:
         assert isinstance(store.clock, ManualClock)
         store.clock.advance(3600)
-        assert await app.handle("count").result() == 502
+        assert await app.get("count").result() == 502
     assert reads == [snapshot.sequence]
 
 
@@ -101,7 +101,7 @@ async def test_a_scope_that_was_most_of_a_run_is_left_out_at_once(times: int) ->
     store = MemoryStore(clock=ManualClock())
     async with outlast.App(store, workflows=[in_scopes]) as app:
         await app.start(in_scopes(times), id="scopes")
-        while (await app.get("scopes")).status != "waiting":
+        while (await app.get("scopes").status()).status != "waiting":
             await settle()
     snapshot = await store.load_snapshot("scopes")
     run = await store.get("scopes")
@@ -111,7 +111,7 @@ async def test_a_scope_that_was_most_of_a_run_is_left_out_at_once(times: int) ->
     async with outlast.App(store, workflows=[in_scopes]) as app:
         assert isinstance(store.clock, ManualClock)
         store.clock.advance(3600)
-        assert await app.handle("scopes").result() == 3 * times
+        assert await app.get("scopes").result() == 3 * times
 
 
 @pytest.mark.proves("R-19", "I8", "I14")
@@ -120,14 +120,14 @@ async def test_a_long_run_without_loops_goes_on_from_its_snapshot() -> None:
     store = MemoryStore(clock=ManualClock())
     async with outlast.App(store, workflows=[adds_up]) as app:
         await app.start(adds_up(), id="sum")
-        while (await app.get("sum")).status != "waiting":
+        while (await app.get("sum").status()).status != "waiting":
             await settle()
     snapshot = await store.load_snapshot("sum")
     assert SNAPSHOT_AFTER < snapshot.sequence < 2 * STEPS
     assert isinstance(store.clock, ManualClock)
     store.clock.advance(3600)
     async with outlast.App(store, workflows=[adds_up]) as app:
-        assert await app.handle("sum").result() == [1, STEPS, STEPS + 1]
+        assert await app.get("sum").result() == [1, STEPS, STEPS + 1]
     history = await store.history("sum")
     assert sum(event.type == "step.started" for event in history) == STEPS + 1
 
@@ -144,7 +144,7 @@ async def test_a_damaged_snapshot_is_not_needed() -> None:
     async with outlast.App(store, workflows=[counts]) as app:
         assert isinstance(store.clock, ManualClock)
         store.clock.advance(3600)
-        assert await app.handle("count").result() == 502
+        assert await app.get("count").result() == 502
 
 
 def test_a_snapshot_knows_which_attempt_was_alone() -> None:

@@ -80,7 +80,7 @@ async def test_messages_carry_every_kind(url: str, value: Any) -> None:
         assert await run.update("keep", value, kind) == value
         await run.signal("value", value)
         await virtual.clock.settle()
-        assert await run.status() is Status.HALTED
+        assert (await run.status()).status is Status.HALTED
         await run.resume(value)
         assert await run.result() == [True, True, True]
 
@@ -100,7 +100,7 @@ async def test_a_run_shows_every_kind(url: str, value: Any) -> None:
     async with app(shows, store=url) as virtual:
         run = await virtual.start(shows(), id="r")
         await virtual.clock.settle()
-        assert await run.status() is Status.HALTED
+        assert (await run.status()).status is Status.HALTED
         assert await run.query("value", kind) == value
         assert isinstance(await run.query("at"), datetime)
         await run.resume()
@@ -121,7 +121,7 @@ async def test_attributes_are_stored_as_what_can_be_searched(url: str) -> None:
             labelled(), id="r", attributes={"tenant": uuid.UUID(int=7), "day": NOON.date()}
         )
         await run.result()
-        assert (await virtual.get("r")).attributes == {
+        assert (await virtual.get("r").status()).attributes == {
             "tenant": str(uuid.UUID(int=7)),
             "day": "2030-01-01",
             "price": 9.5,
@@ -192,6 +192,6 @@ async def test_a_fork_with_other_arguments(url: str) -> None:
 
     async with app(order, store=url) as virtual:
         await (await virtual.start("order", [Decimal("1.5")], id="o")).result()
-        forked = await virtual.fork("o", "charge", id="f", input={"amount": Decimal("2.5")})
+        forked = await virtual.get("o").fork("charge", id="f", input={"amount": Decimal("2.5")})
         assert await forked.result() == "charged 2.5"
-        assert await virtual.result("o") == "charged 1.5"
+        assert await virtual.get("o").result() == "charged 1.5"

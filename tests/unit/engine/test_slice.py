@@ -170,7 +170,7 @@ async def test_a_step_that_fails_is_told_to_the_workflow() -> None:
         run = await app.start(unhandled(2))
         with pytest.raises(RunFailed, match="no 2"):
             await run.result()
-        assert await run.status() is Status.FAILED
+        assert (await run.status()).status is Status.FAILED
 
 
 @pytest.mark.proves("I14")
@@ -190,7 +190,7 @@ async def test_code_that_asks_for_something_else_is_parked() -> None:
     clock.advance(7200)
     async with outlast.App(store, workflows=[changed]) as app:
         await settle()
-        run = await app.get("sum")
+        run = await app.get("sum").status()
     assert run.status is Status.HALTED
     assert run.error is not None
     assert "0/double" in run.error
@@ -205,9 +205,9 @@ async def test_a_sleeping_run_leaves_memory_and_wakes_in_time() -> None:
     async with outlast.App(store, workflows=[sums]) as app:
         handle = await app.start(sums(1), id="nap")
         await settle()
-        run = await app.get("nap")
+        run = await app.get("nap").status()
         assert (run.status, run.wait_kind, run.owner) == (Status.WAITING, "timer", None)
         clock.advance(3599)
         await settle()
-        assert (await app.get("nap")).status is Status.WAITING
+        assert (await app.get("nap").status()).status is Status.WAITING
         assert await finish(handle, clock, asyncio.Event()) == 6

@@ -111,7 +111,7 @@ async def test_what_was_open_at_a_snapshot_is_begun_again(
             assert begun
         assert (await store.load_snapshot("it")).sequence > 2
         async with app(workflow, store=store, clock=clock, residency=SNAPSHOTS) as testing:
-            assert await testing.handle("it").result(timeout=PATIENCE) == end
+            assert await testing.get("it").result(timeout=PATIENCE) == end
 
 
 @pytest.mark.proves("I8", "I14", "I24")
@@ -124,7 +124,7 @@ async def test_a_map_goes_on_after_a_graceful_restart(make_store: MakeStore) -> 
             await clock.settle()
         assert begun
         async with app(map_beside_steps, store=store, clock=clock, residency=SNAPSHOTS) as testing:
-            assert await testing.handle("it").result(timeout=PATIENCE) == [1, 2, 10]
+            assert await testing.get("it").result(timeout=PATIENCE) == [1, 2, 10]
 
 
 @pytest.mark.proves("I13")
@@ -159,7 +159,7 @@ async def test_a_snapshot_of_the_form_without_sequences_is_not_read(
         old = msgspec.structs.replace(snapshot, data=b"[]", codec="replay-log-1")
         await store.save_snapshot(old, token=(await store.get("it")).token)
         async with app(step_beside_steps, store=store, clock=clock, residency=SNAPSHOTS) as testing:
-            assert await testing.handle("it").result(timeout=PATIENCE) == [1, 10]
+            assert await testing.get("it").result(timeout=PATIENCE) == [1, 10]
 
 
 # -- what cannot be stored ------------------------------------------------------------------------
@@ -193,7 +193,7 @@ async def test_a_snapshot_that_is_too_large_is_left_out(make_store: MakeStore) -
         assert len(snapshot.data) <= MAX_PAYLOAD_BYTES
         assert snapshot.sequence < 2 * MANY
         async with app(reports, store=store, clock=clock, residency=SNAPSHOTS) as testing:
-            assert await testing.handle("it").result(timeout=PATIENCE) == MANY * LARGE
+            assert await testing.get("it").result(timeout=PATIENCE) == MANY * LARGE
 
 
 def test_after_one_that_is_too_large_the_next_is_tried_when_it_has_doubled() -> None:
@@ -324,10 +324,10 @@ async def test_a_loop_that_becomes_undoable_late_goes_on(
             while (await store.get("it")).status != "waiting":
                 await clock.settle()
         async with app(workflow, store=store, clock=clock, residency=residency) as testing:
-            await testing.signal("it", "go")
+            await testing.get("it").signal("go")
             if fails:
                 with pytest.raises(outlast.errors.RunFailed, match="no"):
-                    await testing.handle("it").result(timeout=PATIENCE)
+                    await testing.get("it").result(timeout=PATIENCE)
             else:
-                assert await testing.handle("it").result(timeout=PATIENCE) == 8
+                assert await testing.get("it").result(timeout=PATIENCE) == 8
     assert undone == ([6, 4] if fails else [])

@@ -44,7 +44,7 @@ async def test_a_plain_step_reports_from_its_thread() -> None:
     async with app(counts) as testing:
         run = await testing.start(counts(6))
         assert await run.result() == [0, 1, 2, 3, 4, 5]
-        history = await testing.history(run.id)
+        history = await testing.get(run.id).history()
     reports = [payload_of(event) for event in history if event.type == "step.progress"]
     assert [report.attempt for report in reports if isinstance(report, StepProgress)] == [
         1, 1, 1, 2, 2, 2,
@@ -76,7 +76,7 @@ async def test_an_attempt_that_is_over_is_not_heard_any_more() -> None:
         testing.clock.patience = 0.2
         run = await testing.start(waits())
         assert await run.result() == "None"
-        history = await testing.history(run.id)
+        history = await testing.get(run.id).history()
     assert "step.progress" not in [event.type for event in history]
 
 
@@ -136,7 +136,7 @@ async def test_a_step_elsewhere_knows_what_it_is(codec: Codec) -> None:
 
     async with app(asks, codec=codec) as testing:
         run = await testing.start(asks(), id="r")
-        uid = (await testing.get("r")).uid
+        uid = (await testing.get("r").status()).uid
         key = f"{uid}/reports_from_elsewhere"
         assert await run.result() == [*(["ann", "bob"] * 20), key]
 
@@ -158,7 +158,7 @@ async def test_a_step_knows_what_it_is() -> None:
 
     async with app(asks) as testing:
         run = await testing.start(asks(), id="it")
-        uid = (await testing.get("it")).uid
+        uid = (await testing.get("it").status()).uid
         assert await run.result() == ["it", "tells#2", "1", f"{uid}/tells#2"]
 
 

@@ -73,7 +73,7 @@ async def test_an_update_is_answered() -> None:
         assert await run.update("where", type=Address) == Address("Mill ConnectionWorker", 7)
         await run.signal("go")
         assert await run.result() == "delivered to Mill ConnectionWorker 7"
-        assert told(await virtual.history("parcel")) == [
+        assert told(await virtual.get("parcel").history()) == [
             "workflow.started",
             "signal.waiting signal:go",
             "update.accepted update:redirect#1",
@@ -161,11 +161,11 @@ async def test_an_answer_outlives_continue_as_new() -> None:
     async with app(counter) as virtual:
         run = await virtual.start(counter(), id="c")
         assert await run.update("add", 3, int, dedup="first") == 3
-        uid = (await virtual.get("c")).uid
-        while (await virtual.get("c")).uid == uid:
+        uid = (await virtual.get("c").status()).uid
+        while (await virtual.get("c").status()).uid == uid:
             await virtual.clock.sleep(3600)
         assert await run.update("add", 3, int, dedup="first") == 3
-        started = payload_of((await virtual.history("c"))[0])
+        started = payload_of((await virtual.get("c").history())[0])
         assert isinstance(started, WorkflowStarted)
         assert [from_json(one, UpdateCompleted).output for one in started.answers] == [Raw(b"3")]
         await run.update("add", 10)
@@ -186,7 +186,9 @@ async def test_a_cancelled_run_answers_what_it_had_accepted() -> None:
     async with app(stuck) as virtual:
         run = await virtual.start(stuck())
         asked = asyncio.ensure_future(run.update("never"))
-        while not any(e.type == EventType.UPDATE_ACCEPTED for e in await virtual.history(run.id)):
+        while not any(
+            e.type == EventType.UPDATE_ACCEPTED for e in await virtual.get(run.id).history()
+        ):
             await virtual.clock.sleep(1)
         await run.cancel()
         with pytest.raises(UpdateFailed, match="the run has ended"):
@@ -202,8 +204,8 @@ async def test_nobody_answers() -> None:
         with pytest.raises(TimeoutError, match="on_update"):
             await run.update("unheard-of", timeout=5)
         with pytest.raises(NotFound):
-            await virtual.update("no such run", "redirect")
-        assert await run.status() is Status.WAITING
+            await virtual.get("no such run").update("redirect")
+        assert (await run.status()).status is Status.WAITING
 
 
 async def test_outside_a_workflow_it_says_where_it_belongs() -> None:

@@ -40,7 +40,7 @@ async def test_a_signal_that_meets_a_run_about_to_rest_is_taken_at_once() -> Non
     elsewhere = Client(store, codec=JsonCodec())
     async with app(listens, store=store, clock=clock) as testing:
         run = await testing.start(listens())
-        await elsewhere.signal(run.id, "go", "now")
+        await elsewhere.get(run.id).signal("go", "now")
         assert await run.result() == "now"
         assert clock.now() == START
 
@@ -55,8 +55,8 @@ async def test_a_signal_wakes_a_run_that_rests() -> None:
         for id, sender in (("one", testing), ("two", elsewhere)):
             run = await testing.start(listens(), id=id)
             await clock.settle()
-            assert (await testing.get(id)).owner is None
-            await sender.signal(id, "go", id)
+            assert (await testing.get(id).status()).owner is None
+            await sender.get(id).signal("go", id)
             assert await run.result() == id
         assert clock.now() == START
 
@@ -72,12 +72,12 @@ async def test_a_run_that_rests_is_nobodys() -> None:
     async with app(sleeps) as testing:
         await testing.start(sleeps(), id="it")
         await testing.clock.settle()
-        run = await testing.get("it")
+        run = await testing.get("it").status()
         assert (run.status, run.wait_kind, run.owner) == (Status.WAITING, "timer", None)
         assert run.runnable_at == START + timedelta(hours=5)
         await testing.clock.sleep(5 * 3600 - 1)
-        assert (await testing.get("it")).status is Status.WAITING
-        await testing.handle("it").result()
+        assert (await testing.get("it").status()).status is Status.WAITING
+        await testing.get("it").result()
         assert testing.clock.now() == START + timedelta(hours=5)
 
 
@@ -100,7 +100,7 @@ async def test_a_long_wait_between_attempts_is_durable_and_leaves_memory() -> No
     async with app(tries, store=MemoryStore(clock=clock), clock=clock) as testing:
         run = await testing.start(tries(), id="it")
         await clock.settle()
-        record = await testing.get("it")
+        record = await testing.get("it").status()
         assert (record.status, record.wait_kind, record.owner) == (Status.WAITING, "retry", None)
         assert record.runnable_at == START + timedelta(minutes=10)
         assert await run.result() == "done"
@@ -125,9 +125,9 @@ async def test_a_signal_and_its_timeout_at_the_same_moment() -> None:
         await testing.start(listens_for_an_hour(), id="it")
         await clock.settle()
     await clock.sleep(7200)
-    await elsewhere.signal("it", "go", "just in time")
+    await elsewhere.get("it").signal("go", "just in time")
     async with app(listens_for_an_hour, store=store, clock=clock) as testing:
-        assert await testing.handle("it").result() == "just in time"
+        assert await testing.get("it").result() == "just in time"
 
 
 @pytest.mark.proves("I24")
@@ -152,7 +152,7 @@ async def test_a_run_that_works_is_told_of_a_cancel_within_a_third_of_its_lease(
     async with app(works, store=store, clock=clock, lease=30) as testing:
         run = await testing.start(works(), id="it")
         await clock.sleep(1)
-        await elsewhere.cancel("it", "stop")
+        await elsewhere.get("it").cancel("stop")
         await clock.sleep(10)
         assert len(told_at) == 1
         with pytest.raises(RunCancelled):
@@ -177,10 +177,10 @@ async def test_a_run_that_cannot_be_taken_over_does_not_hold_up_the_others() -> 
     del store._tables.lives["a"].events[0]
     store._tables.lives["b"].events.clear()
     async with app(sleeps, store=store, clock=clock) as testing:
-        assert await testing.handle("c").result() == "slept"
-        assert not (await testing.get("a")).status.terminal
-        await testing.delete("a", force=True)
-        await testing.delete("b", force=True)
+        assert await testing.get("c").result() == "slept"
+        assert not (await testing.get("a").status()).status.terminal
+        await testing.get("a").delete(force=True)
+        await testing.get("b").delete(force=True)
 
 
 class Counting(MemoryStore):

@@ -101,9 +101,9 @@ async def test_runs_that_work_or_wait_are_not_reported() -> None:
             if minute == 2:
                 await handle.signal("go")
             if minute == 10:
-                await testing.pause("r")
+                await testing.get("r").pause()
             if minute == 20:
-                await testing.resume("r")
+                await testing.get("r").resume()
         assert await handle.result() == "done"
         assert troubles == {}
 
@@ -132,12 +132,12 @@ async def test_a_takeover_that_fails_again_and_again_is_reported() -> None:
         await testing.start(waits(), id="r")
         await clock.settle()
         store.broken = True
-        await testing.signal("r", "go", "on")
+        await testing.get("r").signal("go", "on")
         await clock.sleep(3600)
         assert "could not be taken over" in testing.troubles["r"]
         assert "this page is damaged" in testing.troubles["r"]
         store.broken = False
-        assert await testing.result("r") == "on"
+        assert await testing.get("r").result() == "on"
         assert testing.troubles == {}
 
 
@@ -156,12 +156,12 @@ async def test_a_run_that_failed_here_and_goes_on_elsewhere_is_no_trouble_for_lo
         await testing.start(waits(), id="r")
         await clock.settle()
         outage.begin(1800, only={"history"})
-        await testing.signal("r", "go", "on")
+        await testing.get("r").signal("go", "on")
         await clock.sleep(300)
         assert list(testing.troubles) == ["r"]
         outage.begin(7200, only={"history", "claim_runs"})
         async with outlast.App(inner, workflows=[waits]) as other:
-            assert await other.result("r") == "on"
+            assert await other.get("r").result() == "on"
         await clock.sleep(600)
         assert testing.troubles == {}
 
@@ -190,12 +190,12 @@ async def test_a_run_that_is_dropped_again_and_again_is_reported() -> None:
         await testing.start(waits(), id="r")
         await clock.settle()
         store.broken = True
-        await testing.signal("r", "go", "on")
+        await testing.get("r").signal("go", "on")
         await clock.sleep(3600)
         assert "it was dropped" in testing.troubles["r"]
         assert "odd" in testing.troubles["r"]
         store.broken = False
-        assert await testing.result("r") == "on"
+        assert await testing.get("r").result() == "on"
         assert testing.troubles == {}
 
 

@@ -98,8 +98,8 @@ async def test_acting_on_what_is_not_there_or_wrong() -> None:
     now = datetime.now(UTC)
     async with outlast.App(MemoryStore(), workflows=[report]) as app:
         with pytest.raises(NotFound, match="schedule 'nope'"):
-            await app.schedules.pause("nope")
+            await app.client.schedules.pause("nope")
         with pytest.raises(InvalidValue, match="time zone"):
-            await app.schedules.backfill("s", NAIVE, now)
+            await app.client.schedules.backfill("s", NAIVE, now)
         with pytest.raises(InvalidValue, match="start < end"):
-            await app.schedules.backfill("s", now, now)
+            await app.client.schedules.backfill("s", now, now)

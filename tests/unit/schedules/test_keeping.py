@@ -87,9 +87,9 @@ async def test_it_fires_when_it_says(world: World) -> None:
     async with world.process(hourly()) as app:
         await world.clock.sleep(3.5 * HOUR)
         assert ran == [world.at(1), world.at(2), world.at(3)]
-        found = [run.id async for run in app.find(attributes={"schedule": "s"})]
+        found = [run.id async for run in app.client.find(attributes={"schedule": "s"})]
         assert found == ran[::-1]
-        state = await app.schedules.get("s")
+        state = await app.client.schedules.get("s")
     assert (state.status, state.fired, state.last) == ("active", 3, world.at(3))
     assert state.next == START + timedelta(hours=4)
 
@@ -100,15 +100,15 @@ async def test_it_goes_on_for_ever(world: World, monkeypatch: pytest.MonkeyPatch
     async with world.process(hourly(overlap="allow")) as app:
         await world.clock.sleep(16.5 * HOUR)
         assert ran == [world.at(number + 1) for number in range(16)]
-        assert len(await app.history("schedule@s")) < 30
-        assert (await app.schedules.get("s")).fired == 16
+        assert len(await app.get("schedule@s").history()) < 30
+        assert (await app.client.schedules.get("s")).fired == 16
 
 
 async def test_jitter_puts_off(world: World) -> None:
     """Not before its time and not later than the jitter; the run is called by the time without."""
     async with world.process(hourly(jitter=600)) as app:
         await world.clock.sleep(20.5 * HOUR)
-        begun = [(await app.get(run_id)).created_at for run_id in ran]
+        begun = [(await app.get(run_id).status()).created_at for run_id in ran]
     assert ran == [world.at(number + 1) for number in range(20)]
     late = [at - START - timedelta(hours=number + 1) for number, at in enumerate(begun)]
     assert all(timedelta() <= one <= timedelta(seconds=601) for one in late)
@@ -119,8 +119,8 @@ async def test_a_schedule_with_an_end_ends(world: World) -> None:
     """After its last firing its run completes."""
     last = START + timedelta(hours=2)
     async with world.process(hourly(ends_at=last)) as app:
-        await app.result("schedule@s", timeout=10 * HOUR)
-        assert (await app.schedules.get("s")).status == "completed"
+        await app.get("schedule@s").result(timeout=10 * HOUR)
+        assert (await app.client.schedules.get("s")).status == "completed"
     assert ran == [world.at(1), world.at(2)]
 
 
@@ -131,7 +131,7 @@ async def test_overlap_skip(world: World) -> None:
     """A firing while the run before is at work is left out."""
     async with world.process(hourly(1.5 * HOUR, overlap="skip")) as app:
         await world.clock.sleep(5.25 * HOUR)
-        state = await app.schedules.get("s")
+        state = await app.client.schedules.get("s")
     assert ran == [world.at(1), world.at(3), world.at(5)]
     assert state.skipped == 2
 
@@ -147,8 +147,8 @@ async def test_overlap_wait(world: World) -> None:
     """One firing waits for its turn; those behind it are left out."""
     async with world.process(hourly(2.5 * HOUR, overlap="wait")) as app:
         await world.clock.sleep(8.25 * HOUR)
-        state = await app.schedules.get("s")
-        begun = [(await app.get(run_id)).created_at - START for run_id in ran]
+        state = await app.client.schedules.get("s")
+        begun = [(await app.get(run_id).status()).created_at - START for run_id in ran]
     assert ran == [world.at(1), world.at(2), world.at(4)]
     minutes = [round(one.total_seconds() / 60) for one in begun]
     assert minutes == [60, 210, 360]
@@ -169,9 +169,9 @@ async def test_a_schedule_that_waits_takes_no_place_in_its_worker(
     async with world.process(schedule) as app:
         app._engine.claimer.concurrency = 1
         await world.clock.sleep(8 * HOUR)
-        state = await app.schedules.get("s")
+        state = await app.client.schedules.get("s")
         assert state.fired >= 4
-        assert (await app.get(world.at(1))).status.terminal
+        assert (await app.get(world.at(1)).status()).status.terminal
 
 
 async def test_overlap_cancel(world: World) -> None:
@@ -182,7 +182,7 @@ async def test_overlap_cancel(world: World) -> None:
         assert ran == [world.at(1)]
         await world.clock.sleep(0.4 * HOUR)
         with pytest.raises(RunCancelled, match="next run of schedule s"):
-            await app.result(world.at(1))
+            await app.get(world.at(1)).result()
     assert ran == [world.at(1), world.at(2)]
 
 
@@ -202,7 +202,7 @@ async def test_what_was_missed_is_caught_up_by_the_policy(
     await world.clock.sleep(4 * HOUR)
     async with world.process(schedule) as app:
         await world.clock.sleep(HOUR)
-        state = await app.schedules.get("s")
+        state = await app.client.schedules.get("s")
     assert ran == [world.at(number) for number in [1, *made_up, 6]]
     assert state.missed == 4 - len(made_up)
 
@@ -233,7 +233,7 @@ async def test_clocks_that_jump(world: World) -> None:
         world.store.notifier.wake()
         await world.clock.sleep(4 * HOUR)
         assert ran == [world.at(number) for number in (1, 2, 7, 8)]
-        assert (await app.schedules.get("s")).fired == 4
+        assert (await app.client.schedules.get("s")).fired == 4
 
 
 @given(
@@ -282,15 +282,15 @@ async def test_pause_and_resume(world: World) -> None:
     """What falls into the pause is not made up; who did it, and why, is on record."""
     async with world.process(hourly(catch_up="all")) as app:
         await world.clock.sleep(1.5 * HOUR)
-        assert await app.schedules.pause("s", by="ada", note="the database moves")
-        assert not await app.schedules.pause("s")
+        assert await app.client.schedules.pause("s", by="ada", note="the database moves")
+        assert not await app.client.schedules.pause("s")
         await world.clock.sleep(3 * HOUR)
-        paused = await app.schedules.get("s")
+        paused = await app.client.schedules.get("s")
         assert (paused.status, paused.next) == ("paused", None)
-        assert await app.schedules.resume("s", by="bob")
-        assert not await app.schedules.resume("s")
+        assert await app.client.schedules.resume("s", by="bob")
+        assert not await app.client.schedules.resume("s")
         await world.clock.sleep(HOUR)
-        changes = (await app.schedules.get("s")).changes
+        changes = (await app.client.schedules.get("s")).changes
     assert ran == [world.at(1), world.at(5)]
     assert [(one.what, one.by, one.note) for one in changes] == [
         ("paused", "ada", "the database moves"),
@@ -301,7 +301,7 @@ async def test_pause_and_resume(world: World) -> None:
 async def test_a_pause_survives_its_worker(world: World) -> None:
     """It is stored: whoever comes next does not fire, declared in code or not."""
     async with world.process(hourly()) as app:
-        await app.schedules.pause("s")
+        await app.client.schedules.pause("s")
     async with world.process(hourly()):
         await world.clock.sleep(3 * HOUR)
     assert ran == []
@@ -313,7 +313,7 @@ async def test_a_pause_without_a_worker_is_durable_at_once(world: World) -> None
     async with world.process(hourly(catch_up="all")) as app:
         await world.clock.sleep(0.5 * HOUR)
     before = world.clock.monotonic()
-    schedules = app.schedules
+    schedules = app.client.schedules
     assert await schedules.pause("s", by="ada")
     assert not await schedules.pause("s")
     assert (await schedules.get("s")).status == "paused"
@@ -324,7 +324,7 @@ async def test_a_pause_without_a_worker_is_durable_at_once(world: World) -> None
     await world.clock.sleep(5 * HOUR)
     async with world.process(hourly(catch_up="all")) as app:
         await world.clock.sleep(2 * HOUR)
-        state = await app.schedules.get("s")
+        state = await app.client.schedules.get("s")
     assert (ran, state.status) == ([], "paused")
     assert [(one.what, one.by) for one in state.changes] == [
         ("paused", "ada"), ("resumed", ""), ("paused", "bob"),
@@ -334,10 +334,10 @@ async def test_a_pause_without_a_worker_is_durable_at_once(world: World) -> None
 async def test_trigger_starts_a_run_now(world: World) -> None:
     """Paused or busy, it does not matter; the next firing is as it was."""
     async with world.process(hourly()) as app:
-        await app.schedules.pause("s")
-        run = await app.schedules.trigger("s", by="ada")
+        await app.client.schedules.pause("s")
+        run = await app.client.schedules.trigger("s", by="ada")
         await run.result()
-        other = await app.schedules.trigger("s")
+        other = await app.client.schedules.trigger("s")
         await other.result()
         assert ran == [run.id, other.id]
         assert run.id != other.id
@@ -348,24 +348,24 @@ async def test_backfill_makes_up_a_time_that_is_past(world: World) -> None:
     async with world.process(hourly(overlap="allow")) as app:
         await world.clock.sleep(2.5 * HOUR)
         first = START - timedelta(hours=2)
-        found = await app.schedules.backfill("s", first, START + timedelta(hours=2))
+        found = await app.client.schedules.backfill("s", first, START + timedelta(hours=2))
         assert found == [world.at(number) for number in (-2, -1, 0, 1)]
-        again = await app.schedules.backfill("s", first, START + timedelta(hours=2))
+        again = await app.client.schedules.backfill("s", first, START + timedelta(hours=2))
         assert again == found
         await world.clock.sleep(0.25 * HOUR)
         assert sorted(ran) == sorted(world.at(number) for number in (-2, -1, 0, 1, 2))
         with pytest.raises(UpdateFailed, match="shorter time"):
-            await app.schedules.backfill("s", START - timedelta(days=365), START)
+            await app.client.schedules.backfill("s", START - timedelta(days=365), START)
 
 
 async def test_what_waited_when_it_was_paused_waits_on(world: World) -> None:
     """The run before ends within the pause: nothing fires until somebody resumes it."""
     async with world.process(hourly(1.5 * HOUR, overlap="wait")) as app:
         await world.clock.sleep(2.25 * HOUR)  # the second one waits
-        await app.schedules.pause("s")
+        await app.client.schedules.pause("s")
         await world.clock.sleep(2 * HOUR)
         assert ran == [world.at(1)]
-        await app.schedules.resume("s")
+        await app.client.schedules.resume("s")
         await world.clock.sleep(0.25 * HOUR)
         assert ran == [world.at(1), world.at(2)]
 
@@ -379,15 +379,15 @@ async def test_a_schedule_changes_to_another_workflow(world: World) -> None:
     """By the client, paused as it is: from then on runs of that one begin, and nothing is forgotten."""
     async with world.process(hourly()) as app, app_with_other(world) as other:
         await world.clock.sleep(1.5 * HOUR)
-        await app.schedules.pause("s", by="ada")
+        await app.client.schedules.pause("s", by="ada")
         changed = outlast.Schedule("s", other_job(), every=HOUR)
-        assert await other.schedules.change(changed, by="bob")
+        assert await other.client.schedules.change(changed, by="bob")
         await world.clock.sleep(2 * HOUR)
         assert ran == [world.at(1)]
-        assert await other.schedules.resume("s")
+        assert await other.client.schedules.resume("s")
         await world.clock.sleep(HOUR)
-        assert (await app.get(world.at(4))).workflow == "other_job"
-        state = await app.schedules.get("s")
+        assert (await app.get(world.at(4)).status()).workflow == "other_job"
+        state = await app.client.schedules.get("s")
     assert ran == [world.at(1), world.at(4)]
     assert (state.fired, state.status) == (2, "active")
     assert [one.what for one in state.changes] == ["paused", "changed", "resumed"]
@@ -401,12 +401,12 @@ def app_with_other(world: World) -> VirtualApp:
 async def test_code_that_renames_a_workflow_resumes_nothing(world: World) -> None:
     """A paused schedule that is declared for another workflow is paused."""
     async with world.process(hourly()) as app:
-        await app.schedules.pause("s", by="ada")
+        await app.client.schedules.pause("s", by="ada")
     renamed = outlast.Schedule("s", other_job(), every=HOUR)
     app = VirtualApp(world.store, world.clock, workflows=[other_job], schedules=[renamed])
     async with app:
         await world.clock.sleep(2.5 * HOUR)
-        state = await app.schedules.get("s")
+        state = await app.client.schedules.get("s")
         assert (state.status, state.spec.workflow) == ("paused", "other_job")
     assert ran == []
 
@@ -416,15 +416,15 @@ async def test_a_schedule_whose_run_was_ended_is_revived(world: World, how: str)
     """By the code that declares it, or by who resumes it; what it knew is kept."""
     async with world.process(hourly()) as app:
         await world.clock.sleep(1.5 * HOUR)
-        await app.terminate("schedule@s", "by mistake")
-        assert (await app.schedules.get("s")).status not in ("active", "paused")
+        await app.get("schedule@s").terminate("by mistake")
+        assert (await app.client.schedules.get("s")).status not in ("active", "paused")
         await world.clock.sleep(2 * HOUR)
         assert ran == [world.at(1)]
         if how == "resume":
-            assert await app.schedules.resume("s", by="ada")
+            assert await app.client.schedules.resume("s", by="ada")
     async with world.process(hourly()) as app:
         await world.clock.sleep(HOUR)
-        state = await app.schedules.get("s")
+        state = await app.client.schedules.get("s")
     assert ran == [world.at(1), world.at(4)]
     assert (state.status, state.fired) == ("active", 2)
     assert [one.what for one in state.changes] == ["revived"]
@@ -437,7 +437,7 @@ async def test_what_has_come_to_its_end_is_not_revived(world: World) -> None:
         await world.clock.sleep(2 * HOUR)
     async with world.process(hourly(ends_at=ends)) as app:
         await world.clock.sleep(HOUR)
-        assert (await app.schedules.get("s")).status == "completed"
+        assert (await app.client.schedules.get("s")).status == "completed"
     assert ran == [world.at(1)]
 
 
@@ -449,9 +449,9 @@ async def test_runs_of_a_schedule_wait_in_a_queue(world: World) -> None:
     async with world.process(schedule, queues=[policy]) as app:
         await world.clock.sleep(2.25 * HOUR)
         assert ran == [world.at(1)]
-        waits = await app.get(world.at(2))
+        waits = await app.get(world.at(2)).status()
         assert (waits.queue, waits.priority, waits.wait_kind) == ("reports", 3, "queue")
-        [stats] = await app.queues.stats("reports")
+        [stats] = await app.client.queues.stats("reports")
         assert [(one.key, one.ready, one.in_flight) for one in stats.keys] == [("acme", 1, 1)]
         await world.clock.sleep(1.5 * HOUR)
         assert ran == [world.at(1), world.at(2)]
@@ -461,7 +461,7 @@ async def test_jitter_longer_than_the_interval_loses_nothing(world: World) -> No
     """Nothing is put off past the next one, so all of them fire, in order."""
     async with world.process(hourly(jitter=10 * HOUR, catch_up="last", overlap="allow")) as app:
         await world.clock.sleep(20.99 * HOUR)
-        state = await app.schedules.get("s")
+        state = await app.client.schedules.get("s")
     assert ran[:19] == [world.at(number + 1) for number in range(19)]
     assert state.missed == 0
 
@@ -473,7 +473,7 @@ async def test_code_that_changed_changes_the_schedule(world: World) -> None:
     two_hours = outlast.Schedule("s", job(), every=2 * HOUR)
     async with world.process(two_hours) as app:
         await world.clock.sleep(4 * HOUR)
-        changes = (await app.schedules.get("s")).changes
+        changes = (await app.client.schedules.get("s")).changes
     assert ran == [world.at(1), world.at(2), world.at(4)]
     assert [(one.what, one.by) for one in changes] == [("changed", "code")]
 
@@ -491,20 +491,26 @@ async def test_new_code_at_the_same_times_makes_up_what_was_missed(world: World)
 async def test_schedules_at_run_time(world: World) -> None:
     """Created, changed, listed and deleted through the client, without a word in code."""
     async with world.process() as app:
-        await app.schedules.create(hourly())
+        await app.client.schedules.create(hourly())
         with pytest.raises(RunExists):
-            await app.schedules.create(hourly())
-        await app.schedules.create(outlast.Schedule("a", job(), cron="@daily"))
-        assert [one.name for one in await app.schedules.list()] == ["a", "s"]
-        assert await app.schedules.change(outlast.Schedule("s", job(), every=2 * HOUR), by="ada")
+            await app.client.schedules.create(hourly())
+        await app.client.schedules.create(outlast.Schedule("a", job(), cron="@daily"))
+        assert [one.name for one in await app.client.schedules.list()] == ["a", "s"]
+        assert await app.client.schedules.change(
+            outlast.Schedule("s", job(), every=2 * HOUR), by="ada"
+        )
         await world.clock.sleep(2.5 * HOUR)
-        assert await app.schedules.delete("s")
-        assert not await app.schedules.delete("s")
+        assert await app.client.schedules.delete("s")
+        assert not await app.client.schedules.delete("s")
         await world.clock.sleep(3 * HOUR)
-        for act in (app.schedules.get, app.schedules.pause, app.schedules.trigger):
+        for act in (
+            app.client.schedules.get,
+            app.client.schedules.pause,
+            app.client.schedules.trigger,
+        ):
             with pytest.raises(NotFound, match="schedule 's'"):
                 await act("s")
-        assert [one.name for one in await app.schedules.list()] == ["a"]
+        assert [one.name for one in await app.client.schedules.list()] == ["a"]
     assert ran == [world.at(2)]
 
 
@@ -518,8 +524,8 @@ async def test_who_lacks_the_workflow_keeps_no_schedule_of_it(world: World) -> N
 
     async with world.process() as app:
         with pytest.raises(WorkflowMisuse, match="not registered"):
-            await app.schedules.create(outlast.Schedule("o", other(), every=HOUR))
-        await app.schedules.create(hourly())
+            await app.client.schedules.create(outlast.Schedule("o", other(), every=HOUR))
+        await app.client.schedules.create(hourly())
     await world.clock.sleep(2.5 * HOUR)
     async with outlast.App(world.store, workflows=[other]):
         await world.clock.sleep(10)
@@ -552,15 +558,15 @@ def test_start_is_in_utc() -> None:
 def test_the_same_without_a_loop() -> None:
     """A synchronous program has all of it."""
     with outlast.sync.App("memory:", schedules=[hourly()]) as app:
-        app.schedules.create(outlast.sync.Schedule("t", job(), every=60))
-        assert app.schedules.change(outlast.sync.Schedule("t", job(), every=120))
-        assert app.schedules.pause("t")
-        assert app.schedules.resume("t")
-        assert app.schedules.trigger("t").startswith("t@")
+        app.client.schedules.create(outlast.sync.Schedule("t", job(), every=60))
+        assert app.client.schedules.change(outlast.sync.Schedule("t", job(), every=120))
+        assert app.client.schedules.pause("t")
+        assert app.client.schedules.resume("t")
+        assert app.client.schedules.trigger("t").startswith("t@")
         first = datetime(2026, 1, 1, tzinfo=UTC)
-        assert app.schedules.backfill("t", first, first + timedelta(minutes=2)) == [
+        assert app.client.schedules.backfill("t", first, first + timedelta(minutes=2)) == [
             "t@20260101T000000Z"
         ]
-        assert [one.name for one in app.schedules.list()] == ["s", "t"]
-        assert app.schedules.delete("t")
-        assert app.schedules.get("s").status == "active"
+        assert [one.name for one in app.client.schedules.list()] == ["s", "t"]
+        assert app.client.schedules.delete("t")
+        assert app.client.schedules.get("s").status == "active"

@@ -48,11 +48,11 @@ async def test_ten_schedulers_race(tmp_path: Path, kind: str) -> None:
         async with outlast.App(store, workflows=[job], lease=LEASE) as last:
             os.environ["LEDGER"] = str(ledger)
             for name in ("tick", "tock"):
-                await last.schedules.pause(name)
-            states = {one.name: one for one in await last.schedules.list()}
-            runs = [run.id async for run in last.find(workflow="job")]
+                await last.client.schedules.pause(name)
+            states = {one.name: one for one in await last.client.schedules.list()}
+            runs = [run.id async for run in last.client.find(workflow="job")]
             for run_id in runs:
-                await last.result(run_id, timeout=60)
+                await last.get(run_id).result(timeout=60)
     done = Counter(ledger.read_text().splitlines())
     assert set(done) == set(runs)
     for name, state in states.items():
@@ -68,7 +68,7 @@ async def fired(app: outlast.App, count: int) -> None:
     """Return when each schedule has fired so often."""
     async with asyncio.timeout(60):
         while True:
-            states: list[Any] = await app.schedules.list()
+            states: list[Any] = await app.client.schedules.list()
             if len(states) == 2 and all(one.fired >= count for one in states):
                 return
             await asyncio.sleep(0.1)

@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 from outlast.client import Client
-from outlast.codecs import JsonCodec
 from outlast.errors import WorkflowMisuse
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
@@ -112,8 +111,7 @@ def simulated_run(name: str) -> SimulatedRun:
         stage = staging.stage()
         stage.ledger = outside.ledger
         seen = RecordingStore(stage.store, outside.ledger.log, "world")
-        workflows = {workflow.name: workflow.definition for workflow in case.workflows}
-        stage.client = Client(seen, codec=JsonCodec(), workflows=workflows)
+        stage.client = Client(seen, workflows=case.workflows)
         if case.world is not None:
             await case.world(stage)
 

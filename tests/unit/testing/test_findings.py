@@ -37,7 +37,7 @@ async def works_twice(seconds: float) -> bool:
 
 
 async def pause(run: RunHandle[Any]) -> None:
-    await run._client.pause(run.id)
+    await run.pause()
 
 
 async def resume(run: RunHandle[Any]) -> None:
@@ -79,9 +79,9 @@ async def test_a_result_that_comes_while_a_pause_is_read_is_kept() -> None:
     async with testing.app(works_twice, store=SlowInbox(store), clock=clock) as app:
         run = await app.start(works_twice(10.5), id="run")
         await clock.sleep(5)
-        await elsewhere.pause("run")  # it is noticed with the renewal at 10 s
+        await elsewhere.get("run").pause()  # it is noticed with the renewal at 10 s
         await clock.sleep(60)
-        assert await run.status() is Status.PAUSED
+        assert (await run.status()).status is Status.PAUSED
         await run.resume()
         await run.result()
     assert ran == ["work", "work"]

@@ -105,7 +105,7 @@ async def recorded() -> list[Event]:
     async with app(shop) as testing:
         run = await testing.start(shop(5))
         await run.result()
-        history = await testing.history(run.id)
+        history = await testing.get(run.id).history()
     ran.clear()
     return history
 
@@ -156,7 +156,7 @@ async def test_a_set_of_tasks_is_gone_through_in_one_order() -> None:
     async with app(goes_through_a_set) as testing:
         run = await testing.start(goes_through_a_set())
         await run.result()
-        history = await testing.history(run.id)
+        history = await testing.get(run.id).history()
     live = list(asked)
     for _ in range(10):
         replay(goes_through_a_set, history)
@@ -216,5 +216,5 @@ async def test_a_terminated_run_replays() -> None:
         run = await testing.start(shop(1), id="order")
         with testing.clock.hold():
             await testing.clock.settle()
-            await testing.terminate(run.id)
-        assert replay(shop, await testing.history("order")).ended is None
+            await testing.get(run.id).terminate()
+        assert replay(shop, await testing.get("order").history()).ended is None

@@ -59,7 +59,7 @@ async def busy(number: int) -> int:
 
 async def send_more(outside: OutsideWorld) -> None:
     await outside.clock.sleep(30)
-    await outside.client.signal("run", "more", 100)
+    await outside.client.get("run").signal("more", 100)
 
 
 SUBJECT = SimulatedRun(busy, (1,), workflows=(helper,), world=send_more)

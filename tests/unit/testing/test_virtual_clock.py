@@ -48,7 +48,7 @@ async def test_thirty_days_pass_in_a_few_leaps(url: str, workflow: Any) -> None:
     async with app(workflow, store=url) as testing:
         run = await testing.start(workflow(41))
         assert await run.result() == 42
-        history = await testing.history(run.id)
+        history = await testing.get(run.id).history()
         assert testing.clock.jumps < 10
     fired = next(event for event in history if event.type == "timer.fired")
     assert fired.timestamp == START + timedelta(days=30)
@@ -73,7 +73,7 @@ async def test_everything_happens_in_the_same_order_every_time() -> None:
         async with app(race, clock=clock) as testing:
             run = await testing.start(race())
             await run.result()
-            history = await testing.history(run.id)
+            history = await testing.get(run.id).history()
         traces.append([(event.type, event.step_name, event.timestamp) for event in history])
     assert traces[0] == traces[1]
     done = [key for type, key, _ in traces[0] if type == "step.completed"]
@@ -182,7 +182,7 @@ async def test_settle_lets_nothing_but_time_be_left() -> None:
         with testing.clock.hold():
             run = await testing.start(month(1))
             await testing.clock.settle()
-            assert await run.status() is Status.WAITING
+            assert (await run.status()).status is Status.WAITING
             assert testing.clock.now() == START
         assert await run.result() == 2
 
@@ -192,9 +192,9 @@ async def test_a_test_that_sleeps_meets_the_run_in_the_middle() -> None:
     async with app(month) as testing:
         run = await testing.start(month(1))
         await testing.clock.sleep(29 * 86400)
-        assert await run.status() is Status.WAITING
+        assert (await run.status()).status is Status.WAITING
         await testing.clock.sleep(2 * 86400)
-        assert await run.status() is Status.COMPLETED
+        assert (await run.status()).status is Status.COMPLETED
 
 
 async def test_nothing_leaps_when_nobody_waits_for_time() -> None:

@@ -73,14 +73,14 @@ async def furnish(store: Store) -> None:
     async with outlast.App(store, workflows=WORKFLOWS) as app:
         for name in ("a", "b"):
             await app.start(trip(name), id=f"trip-{name}", attributes={"tenant": name})
-            await app.signal(f"trip-{name}", "go", dedup="once")
+            await app.get(f"trip-{name}").signal("go", dedup="once")
         await app.start(short(5), id="ended")
-        await app.result("ended")
+        await app.get("ended").result()
         for name in ("a", "b"):
             await _until(app, f"trip-{name}", Status.WAITING)
             await _until(app, f"guide-{name}", Status.WAITING)
             await _until(app, f"trip-{name}~0/child.leg", Status.WAITING)
-        await app.signal("trip-a", "much later", {"x": 1})
+        await app.get("trip-a").signal("much later", {"x": 1})
     run = Run(id="plain", workflow="other", input=Raw(b'{"a":1}'), ctx={"k": Raw(b"2")})
     tasks = tuple(Task(id=id, run_id="plain", queue="own", input=Raw(b"3")) for id in ("t", "u"))
     timers = tuple(Timer(run_id="plain", id=id, fire_at=FAR_AWAY) for id in ("tick", "tock"))
@@ -167,11 +167,11 @@ async def finish(store: Store) -> dict[str, list[int]]:
     async with outlast.App(store, workflows=WORKFLOWS, steps=[fly]) as app:
         for name in ("a", "b"):
             # What was consumed in another store is not taken again.
-            await app.signal(f"trip-{name}", "go", dedup="once")
-            await app.signal(f"trip-{name}~0/child.leg", "land")
-            await app.signal(f"guide-{name}", "land")
-            await app.signal(f"trip-{name}", "home")
-        return {name: await app.result(f"trip-{name}", timeout=60) for name in ("a", "b")}
+            await app.get(f"trip-{name}").signal("go", dedup="once")
+            await app.get(f"trip-{name}~0/child.leg").signal("land")
+            await app.get(f"guide-{name}").signal("land")
+            await app.get(f"trip-{name}").signal("home")
+        return {name: await app.get(f"trip-{name}").result(timeout=60) for name in ("a", "b")}
 
 
 FINISHED = {"a": [3, 3, 20], "b": [3, 3, 20]}

@@ -83,7 +83,7 @@ async def away(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     async with here, MemoryStore() as there, AsyncExitStack() as stack:
         async with outlast.App(here, workflows=WORKFLOWS) as app:
             await app.start(tree(), id="r")
-            await app.signal(CHILD, "never", "asked for")  # there is a child
+            await app.get(CHILD).signal("never", "asked for")  # there is a child
         moved = Away(here, there, stack)
         await moved.go()
         yield moved
@@ -94,27 +94,27 @@ async def test_a_signal_reaches_a_run_that_comes_back_as_it_is_sent(away: Away) 
     """Refused by what was left of the run, it is sent again when the run is there: told that the run
     has ended, its sender would never send it again, and the run wait for ever."""
     app = away.comes(after("send", "find_one"))
-    await app.signal(CHILD, "fall", "heard")
-    assert await app.result("r", timeout=30) == "heard"
+    await app.get(CHILD).signal("fall", "heard")
+    assert await app.get("r").result(timeout=30) == "heard"
 
 
 async def test_an_update_reaches_a_run_that_comes_back_as_it_is_sent(away: Away) -> None:
     """It is answered; taken for one that came too late, it would be waited for without an end."""
     app = away.comes(after("send", "find_one"))
     with pytest.raises(Moved):
-        await app.update("r", "ask", 1, timeout=30)
+        await app.get("r").update("ask", 1, timeout=30)
     await away.come()
     gone = Disturbed(away.here, after("find_one", "send"), away.go)
     app = outlast.App(Disturbed(gone, after("send", "find_one"), away.come), workflows=WORKFLOWS)
-    assert await app.update("r", "ask", 1, timeout=30) == 2
+    assert await app.get("r").update("ask", 1, timeout=30) == 2
 
 
 async def test_a_run_that_comes_back_is_cancelled(away: Away) -> None:
     """Who cancels it is not told that it has ended."""
     app = away.comes(after("send", "find_one"))
-    await app.cancel("r", "no more")
+    await app.get("r").cancel("no more")
     with pytest.raises(RunCancelled, match="no more"):
-        await app.result("r", timeout=30)
+        await app.get("r").result(timeout=30)
 
 
 async def test_a_run_that_goes_and_comes_back_is_terminated(away: Away) -> None:
@@ -122,7 +122,7 @@ async def test_a_run_that_goes_and_comes_back_is_terminated(away: Away) -> None:
     await away.come()
     gone = Disturbed(away.here, after("find_one", "commit"), away.go)
     app = outlast.App(Disturbed(gone, after("commit", "find_one"), away.come), workflows=WORKFLOWS)
-    await app.terminate("r", "enough")
+    await app.get("r").terminate("enough")
     run = await away.here.get("r")
     assert (run.status, run.error, run.moved_to) == (Status.CANCELLED, "enough", None)
 
@@ -137,19 +137,19 @@ async def test_what_was_left_of_a_run_is_not_shown_as_the_run(away: Away) -> Non
 
     app = away.comes(second)
     with pytest.raises(Moved, match="there"):
-        await app.get("r")
-    assert not (await app.get("r")).status.terminal
+        await app.get("r").status()
+    assert not (await app.get("r").status()).status.terminal
 
 
 async def test_a_child_that_comes_back_with_its_tree_is_found(away: Away) -> None:
     """Nothing is left of a child where it was, and its root does not say that it is unknown."""
     app = away.comes(after("find_one", "find_one"))
-    assert not (await app.get(CHILD)).status.terminal
+    assert not (await app.get(CHILD).status()).status.terminal
 
 
 async def test_a_history_that_comes_back_is_read_whole(away: Away) -> None:
     """The seal is no part of it."""
     app = away.comes(after("history", "find_one"))
-    history = await app.history("r")
+    history = await app.get("r").history()
     assert history[0].type == EventType.WORKFLOW_STARTED
     assert EventType.WORKFLOW_MOVED not in {event.type for event in history}

@@ -88,7 +88,7 @@ async def test_one_open_store_is_not_moved_onto_itself() -> None:
 async def _replace(store: Store, run_id: str) -> None:
     async with outlast.App(store, workflows=WORKFLOWS) as app:
         await app.start(short(70), id=run_id, on_conflict="replace")
-        assert await app.result(run_id) == 71
+        assert await app.get(run_id).result() == 71
 
 
 async def _result(store: Store) -> bytes:
@@ -160,15 +160,15 @@ async def test_a_child_that_is_retried_after_it_arrived_is_not_forgotten() -> No
     async with MemoryStore() as old, MemoryStore() as new:
         async with outlast.App(old, workflows=[parent, fragile]) as app:
             await app.start(parent(1), id="p")
-            assert await app.result("p") == "without"
+            assert await app.get("p").result() == "without"
         child = "p~child.fragile"
         assert (await old.get(child)).status is Status.FAILED
 
         async def retry() -> None:
             MENDED.append(True)
             async with outlast.App(old, workflows=[parent, fragile]) as app:
-                await app.retry(child)
-                assert await app.result(child) == 1
+                await app.get(child).retry()
+                assert await app.get(child).result() == 1
 
         disturbed = Disturbed(old, forgets(child), retry)
         moves = await move_runs(disturbed, new, parse(""), address="there")
@@ -196,7 +196,7 @@ async def test_a_way_back_waits_for_the_way_there() -> None:
         with pytest.raises(Killed):
             await move_runs(Disturbed(old, forgets("trip-a"), die), new, parse(""), address="new")
         async with outlast.App(new, workflows=WORKFLOWS) as app:
-            await app.signal("trip-a", "more", 1)
+            await app.get("trip-a").signal("more", 1)
         before = await look(new)
         moves = await move_runs(new, old, parse("id:trip-a"), address="old")
         assert "repeat that move first" in moves.refused["trip-a"]

@@ -136,7 +136,7 @@ async def _go_on(place: str, then: str) -> str | None:
             await store.delete("r")
             return ""
         async with outlast.App(store, workflows=[round_]) as app:
-            await app.signal("r", "next")
+            await app.get("r").signal("next")
             return await _rests(app, run.uid)
 
 

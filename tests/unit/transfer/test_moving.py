@@ -142,19 +142,19 @@ async def test_whoever_asks_is_told_where() -> None:
         async with outlast.App(old, workflows=WORKFLOWS) as app:
             await outlast.move(old, new, address="memory:other")
             for asking in (
-                app.get("trip-a"),
-                app.history("trip-a"),
-                app.history("trip-a~0/child.leg"),
-                app.entries("trip-a"),
-                app.activities("trip-a"),
-                app.signal("trip-a", "go"),
-                app.signal("trip-a~0/child.leg", "land"),
-                app.result("ended"),
-                app.cancel("trip-a"),
-                app.cancel("trip-a~0/child.leg"),
-                app.terminate("trip-a"),
-                app.query("trip-a", "bags"),
-                app.update("trip-a", "x"),
+                app.get("trip-a").status(),
+                app.get("trip-a").history(),
+                app.get("trip-a~0/child.leg").history(),
+                app.get("trip-a").entries(),
+                app.get("trip-a").activities(),
+                app.get("trip-a").signal("go"),
+                app.get("trip-a~0/child.leg").signal("land"),
+                app.get("ended").result(),
+                app.get("trip-a").cancel(),
+                app.get("trip-a~0/child.leg").cancel(),
+                app.get("trip-a").terminate(),
+                app.get("trip-a").query("bags"),
+                app.get("trip-a").update("x"),
                 app.start(short(5), id="ended"),
                 app.start(short(5), id="ended", on_conflict="replace"),
             ):
@@ -162,8 +162,8 @@ async def test_whoever_asks_is_told_where() -> None:
                     await asking
                 assert caught.value.moved_to == "memory:other"
             with pytest.raises(NotFound):
-                await app.get("nobody")
-            assert await app.delete("trip-a")
+                await app.get("nobody").status()
+            assert await app.get("trip-a").delete()
 
 
 async def test_a_wait_that_is_under_way_is_told(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ async def test_a_wait_that_is_under_way_is_told(tmp_path: Path) -> None:
     async with MemoryStore() as old, MemoryStore() as new:
         await furnish(old)
         async with outlast.App(old, workflows=WORKFLOWS) as app:
-            waiting = asyncio.create_task(app.result("trip-a", timeout=60))
+            waiting = asyncio.create_task(app.get("trip-a").result(timeout=60))
             await asyncio.sleep(0)
             await outlast.move(old, new, address="there")
             with pytest.raises(Moved):
@@ -211,8 +211,8 @@ async def test_a_worker_that_holds_a_run_is_cut_off() -> None:
             await begun.wait()
             await outlast.move(old, new, address="there")
         async with outlast.App(new, workflows=[job]) as app:
-            assert await app.result("j", timeout=60) == 2
-            history = await app.history("j")
+            assert await app.get("j").result(timeout=60) == 2
+            history = await app.get("j").history()
     assert [event.sequence for event in history] == list(range(1, len(history) + 1))
     assert sum(event.type == "step.completed" for event in history) == 1
 
@@ -245,7 +245,7 @@ async def test_a_move_to_elsewhere_is_not_mixed_with_another(
         assert moves.refused
         client = outlast.App(old)
         with pytest.raises(Moved):
-            await client.delete(sealed[0])
+            await client.get(sealed[0]).delete()
 
 
 async def test_refusals_before_anything_is_done(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ async def test_a_run_of_an_unknown_workflow_holds_nobody_up() -> None:
         with pytest.raises(NotFound, match="nope"):
             await worker.start("nope")
         assert await (await worker.start(nothing(), here=False)).result(timeout=60) == "done"
-        assert (await worker.get(left.id)).status == "pending"
+        assert (await worker.get(left.id).status()).status == "pending"
 
 
 @pytest.mark.parametrize("name", ["ü b c", "a\"b'c", "{x}:y~z", "a.fifo", "😀", "..", "%s;--"])

@@ -143,7 +143,7 @@ async def test_a_step_that_blocks_the_loop_keeps_its_run(kind: str, tmp_path: Pa
     async with place.fresh() as store, beside(place, "blocks") as member:
         assert await heard(member) == "begun"
         async with outlast.App(store, workflows=WORKFLOWS, lease=LEASE) as heir:
-            assert await heir.result("r") == "blocked"
+            assert await heir.get("r").result() == "blocked"
         assert await heard(member) == "blocked"
         assert await attempts(store) == [1]
 
@@ -175,7 +175,7 @@ async def test_who_holds_the_interpreter_is_fenced(kind: str, tmp_path: Path) ->
     async with place.fresh() as store, beside(place, "holds_the_interpreter") as member:
         assert await heard(member) == "begun"
         async with outlast.App(store, workflows=WORKFLOWS, lease=LEASE) as heir:
-            assert await heir.result("r") == "heir"
+            assert await heir.get("r").result() == "heir"
         assert await heard(member) == "heir"
         assert await attempts(store) == [1, 2]
 
@@ -193,7 +193,7 @@ async def test_a_process_that_was_stopped_past_its_lease_is_fenced(
         assert member.process.pid is not None
         os.kill(member.process.pid, signal.SIGSTOP)
         async with outlast.App(store, workflows=WORKFLOWS, lease=LEASE) as heir:
-            assert await heir.result("r") == "heir"
+            assert await heir.get("r").result() == "heir"
         os.kill(member.process.pid, signal.SIGCONT)
         member.pipe.send("go on")
         assert await heard(member) == "heir"

@@ -63,7 +63,7 @@ async def test_it_speaks_again_in_time() -> None:
         second = await until_listed(store)
         assert second.started_at == first.started_at
         assert INTERVAL_S * 2 < EXPIRES_AFTER_S
-        await app.signal("a", "go", "on")
+        await app.get("a").signal("go", "on")
 
 
 async def test_a_store_that_does_not_listen_is_no_trouble() -> None:
@@ -78,5 +78,5 @@ async def test_a_store_that_does_not_listen_is_no_trouble() -> None:
 
     async with Deaf() as store, outlast.App(store, workflows=[job]) as app:
         await app.start(job(), id="a")
-        await app.signal("a", "go", "on")
-        assert await app.result("a") == "on"
+        await app.get("a").signal("go", "on")
+        assert await app.get("a").result() == "on"

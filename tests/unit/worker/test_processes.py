@@ -96,7 +96,7 @@ async def test_workers_come_and_go(tmp_path: Path) -> None:
         staying = [hire(), hire()]
         stopped(leaving)
         for number in range(RUNS):
-            result = await client.result(f"job-{number}", timeout=60)
+            result = await client.get(f"job-{number}").result(timeout=60)
             assert result == 2 * number + 2 * (number + 1000)
         await check(client, tmp_path)
     for worker in staying:
@@ -123,7 +123,7 @@ async def check(client: outlast.App, folder: Path) -> None:
     ledger = [json.loads(line) for line in (folder / "ledger").read_text().splitlines()]
     bodies = Counter((step, number, attempt) for step, number, attempt, _ in ledger)
     for number in range(RUNS):
-        history = await client.history(f"job-{number}")
+        history = await client.get(f"job-{number}").history()
         completed = Counter(e.step_name for e in history if e.type == EventType.STEP_COMPLETED)
         assert set(completed.values()) == {1}
         for event in history:

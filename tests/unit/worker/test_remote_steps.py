@@ -202,7 +202,7 @@ async def test_a_worker_leaves_alone_what_it_has_no_code_for(machines: Machines)
     async with machines.driver(careful) as driver, machines.worker(render):
         run = await driver.start(careful())
         await machines.clock.sleep(100)
-        assert await run.status() is Status.WAITING
+        assert (await run.status()).status is Status.WAITING
         [task] = await machines.store.find_available_tasks(limit=10)
         assert (task.name, task.attempt) == ("once", 0)
 

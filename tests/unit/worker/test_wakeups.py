@@ -57,7 +57,7 @@ async def test_a_run_that_works_hears_a_cancel_from_another_process(
     ):
         run = await app.start(works(), id="r")
         await begun.wait()
-        await Client(elsewhere, codec=JsonCodec()).cancel("r", "stop")
+        await Client(elsewhere, codec=JsonCodec()).get("r").cancel("stop")
         ending = asyncio.ensure_future(run.result())
         while not ending.done():
             # It may not listen yet, and a wake-up that is lost does no harm.

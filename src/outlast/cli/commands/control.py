@@ -65,7 +65,7 @@ def _cancel(store: Store, given: dict[str, Any]) -> Action:
     client = client_of(store)
 
     async def act(run: Run) -> None:
-        await client.cancel(run.id, given["reason"] or "cancelled")
+        await client.get(run.id).cancel(given["reason"] or "cancelled")
 
     return act
 
@@ -74,7 +74,7 @@ def _terminate(store: Store, given: dict[str, Any]) -> Action:
     client = client_of(store)
 
     async def act(run: Run) -> None:
-        await client.terminate(run.id, given["reason"] or "terminated")
+        await client.get(run.id).terminate(given["reason"] or "terminated")
 
     return act
 
@@ -83,7 +83,7 @@ def _pause(store: Store, _: dict[str, Any]) -> Action:
     client = client_of(store)
 
     async def act(run: Run) -> None:
-        await client.pause(run.id)
+        await client.get(run.id).pause()
 
     return act
 
@@ -93,7 +93,7 @@ def _resume(store: Store, given: dict[str, Any]) -> Action:
     value = json_of(given["value"], "--value")
 
     async def act(run: Run) -> None:
-        await client.resume(run.id, value)
+        await client.get(run.id).resume(value)
 
     return act
 
@@ -102,7 +102,7 @@ def _retry(store: Store, _: dict[str, Any]) -> Action:
     client = client_of(store)
 
     async def act(run: Run) -> str | None:
-        await client.retry(run.id)
+        await client.get(run.id).retry()
         return f"from {run.recover_to}" if run.recover_to else None
 
     return act
@@ -126,7 +126,7 @@ def _rm(store: Store, given: dict[str, Any]) -> Action:
                 raise InvalidValue(
                     f"run {run.id!r} is {seen.status}: cancel it first, or remove it with --force"
                 )
-        gone = await client.delete(run.id, uid=run.uid, force=given["force"])
+        gone = await client.get(run.id).delete(uid=run.uid, force=given["force"])
         return None if gone else "was already removed"
 
     return act
@@ -251,7 +251,7 @@ async def signal_command(
     value = json_of(given, "--value")
     async with session.store() as store:
         run = await find_run(store, run_id, certain=True)
-        await client_of(store).signal(run.id, name, value, dedup=dedup)
+        await client_of(store).get(run.id).signal(name, value, dedup=dedup)
     if session.out.json:
         session.out.value({"id": run.id, "signal": name, "sent": True})
     else:
@@ -282,7 +282,9 @@ async def update_command(
     value = json_of(given, "--value")
     async with session.store() as store:
         run = await find_run(store, run_id, certain=True)
-        answer = await client_of(store).update(run.id, name, value, dedup=dedup, timeout=timeout)
+        answer = (
+            await client_of(store).get(run.id).update(name, value, dedup=dedup, timeout=timeout)
+        )
     if session.out.json:
         session.out.value({"id": run.id, "update": name, "answer": answer})
     else:

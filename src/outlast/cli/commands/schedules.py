@@ -13,7 +13,6 @@ import click
 from outlast.cli.arguments import confirm
 from outlast.cli.output import Cell, Column, neutral
 from outlast.cli.session import Session, client_of, with_session
-from outlast.codecs import JsonCodec
 from outlast.errors import InvalidValue, NotFound
 from outlast.schedules import Schedules, ScheduleState
 
@@ -184,7 +183,7 @@ async def schedules_rm(session: Session, *, name: str, yes: bool) -> None:
 @asynccontextmanager
 async def _schedules(session: Session) -> AsyncIterator[Schedules]:
     async with session.store() as store:
-        yield Schedules(client_of(store), store, JsonCodec(), {})
+        yield client_of(store).schedules
 
 
 def _tell(session: Session, name: str, did: str, **more: Any) -> None:

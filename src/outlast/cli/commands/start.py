@@ -88,11 +88,11 @@ def _arguments(given: str) -> dict[str, Any]:
 
 async def _wait(app: App, out: Output, run_id: str, timeout: float | None) -> None:
     try:
-        await app.result(run_id, timeout=timeout)
+        await app.get(run_id).result(timeout=timeout)
     except RunFailed as failed:
         click.echo(f"outlast: {neutral_lines(str(failed))}", err=True)
         raise SystemExit(Exit.RUN_FAILED) from failed
-    run = await app.get(run_id)
+    run = await app.store.get(run_id)
     if out.json:
         out.value({"id": run.id, "status": run.status, "result": run.result})
     else:
@@ -133,7 +133,7 @@ async def fork_command(
         input = _arguments(given)
         app: App = load_app(named, session.place.url if session.store_given else None)
         async with app.store:
-            forked = await _fork(app, app.store, run_id, step, fork_id, input)
+            forked = await _fork(app.client, app.store, run_id, step, fork_id, input)
     if session.out.json:
         session.out.value({"id": forked.id, "step": step})
     else:
@@ -150,7 +150,7 @@ async def _fork(
 ) -> RunHandle[object]:
     run = await find_run(store, run_id, certain=True)
     try:
-        return await client.fork(run.id, step, id=fork_id, input=input)
+        return await client.get(run.id).fork(step, id=fork_id, input=input)
     except NotFound as missing:
         if missing.kind != "step":
             raise

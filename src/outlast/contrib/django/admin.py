@@ -84,7 +84,7 @@ class RunAdmin(admin.ModelAdmin):
         return False
 
     def has_delete_permission(self, request: HttpRequest, *_: Any) -> bool:
-        """Runs are deleted with `manage.py outlast rm` or `runs.delete`."""
+        """Runs are deleted with `manage.py outlast rm` or `runs.get(id).delete()`."""
         return False
 
     def render_change_form(self, request: HttpRequest, context: Any, **options: Any) -> Any:
@@ -134,12 +134,14 @@ class RunAdmin(admin.ModelAdmin):
     @admin.action(description="Cancel: stop and compensate", permissions=["change"])
     def cancel(self, request: HttpRequest, queryset: Any) -> None:
         """Ask the runs to stop."""
-        self._act(request, queryset, "cancelled", lambda id: runs.cancel(id, "cancelled by admin"))
+        self._act(
+            request, queryset, "cancelled", lambda id: runs.get(id).cancel("cancelled by admin")
+        )
 
     @admin.action(description="Retry from the step that failed", permissions=["change"])
     def retry(self, request: HttpRequest, queryset: Any) -> None:
         """Retry failed runs."""
-        self._act(request, queryset, "retried", runs.retry)
+        self._act(request, queryset, "retried", lambda id: runs.get(id).retry())
 
     @admin.action(description="Send a signal …", permissions=["change"])
     def signal(self, request: HttpRequest, queryset: Any) -> HttpResponse | None:
@@ -149,7 +151,7 @@ class RunAdmin(admin.ModelAdmin):
             name = form.cleaned_data["name"]
             # The form field returns strings as a subclass of str.
             value = json.loads(json.dumps(form.cleaned_data["value"]))
-            self._act(request, queryset, "signalled", lambda id: runs.signal(id, name, value))
+            self._act(request, queryset, "signalled", lambda id: runs.get(id).signal(name, value))
             return None
         context = {
             **self.admin_site.each_context(request),

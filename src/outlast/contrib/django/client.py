@@ -8,32 +8,35 @@
 
 The run, the signal and the task are rows of the same transaction: a commit makes them visible and wakes a
 worker, and a rollback removes them. Outside of `atomic` each call is a transaction of its own. Async code
-uses the methods with the prefix `a`.
+uses the methods with the prefix `a`. Everything about one run is on its handle, ``runs.get(id)``.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
+from outlast import sync
 from outlast.call import Call, mark_used
-from outlast.client import Client
+from outlast.client import Client, RunView
 from outlast.client import RunHandle as AsyncRunHandle
+from outlast.client.backend import Backend
 from outlast.client.client import StartOptions
-from outlast.contrib.django.conf import read_settings
+from outlast.contrib.django.conf import Settings, read_settings
 from outlast.contrib.django.discovery import discover
 from outlast.contrib.django.store import thread_store
 from outlast.contrib.django.wakeups import run_blocking, wake_on_commit
 from outlast.errors import WorkflowMisuse
-from outlast.model.event import Event
 from outlast.model.ids import check_id
 from outlast.model.run import Run
 from outlast.model.run_contents import Task
-from outlast.sync import RunHandle
+from outlast.model.times import to_seconds
+from outlast.sync.handles import iterate
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -63,7 +66,7 @@ class Runs:
         return self._handle(self._call(lambda client: client.start(call, *args, **options)).id)
 
     async def astart(self, call: Call[R], **options: Unpack[StartOptions]) -> RunHandle[R]:
-        """`start`, in async code. The handle is for synchronous code; use its id."""
+        """`start`, in async code. Its handle has methods with the prefix `a` too."""
         return await _in_thread(self.start, call, **options)
 
     def start_many(
@@ -80,89 +83,15 @@ class Runs:
         wake_on_commit(read_settings().database)
         return added
 
-    # -- acting -------------------------------------------------------------------------------
+    # -- reaching -----------------------------------------------------------------------------
 
-    def handle(self, run_id: str) -> RunHandle[Any]:
-        """The handle of a run that was started earlier or elsewhere."""
+    def get(self, run_id: str) -> RunHandle[Any]:
+        """The handle of a run that was started earlier or elsewhere: everything about that run."""
         return self._handle(run_id)
 
-    def signal(
-        self, run_id: str, name: str, value: Any = None, *, dedup: str | None = None
-    ) -> None:
-        """Send a signal; `dedup` is an idempotency key."""
-        self._call(lambda client: client.signal(run_id, name, value, dedup=dedup))
-
-    async def asignal(
-        self, run_id: str, name: str, value: Any = None, *, dedup: str | None = None
-    ) -> None:
-        """`signal`, in async code."""
-        await _in_thread(self.signal, run_id, name, value, dedup=dedup)
-
-    def cancel(self, run_id: str, reason: str = "cancelled") -> None:
-        """Ask a run to stop and compensate."""
-        self._call(lambda client: client.cancel(run_id, reason))
-
-    async def acancel(self, run_id: str, reason: str = "cancelled") -> None:
-        """`cancel`, in async code."""
-        await _in_thread(self.cancel, run_id, reason)
-
-    def pause(self, run_id: str) -> None:
-        """Pause a run until it is resumed."""
-        self._call(lambda client: client.pause(run_id))
-
-    def resume(self, run_id: str, value: Any = None) -> None:
-        """Answer a halt, or resume a paused run."""
-        self._call(lambda client: client.resume(run_id, value))
-
-    async def aresume(self, run_id: str, value: Any = None) -> None:
-        """`resume`, in async code."""
-        await _in_thread(self.resume, run_id, value)
-
-    def retry(self, run_id: str) -> None:
-        """Retry a failed run from the step that failed."""
-        self._call(lambda client: client.retry(run_id))
-
-    def terminate(self, run_id: str, reason: str = "terminated") -> None:
-        """End a run immediately, without its code."""
-        self._call(lambda client: client.terminate(run_id, reason))
-
-    def delete(self, run_id: str, *, force: bool = False) -> bool:
-        """Delete a run with all its contents; returns whether it existed. `force`: also if it has not ended."""
-        return self._call(lambda client: client.delete(run_id, force=force))
-
-    # -- reading ------------------------------------------------------------------------------
-
-    def get(self, run_id: str) -> Run:
-        """The record of a run."""
-        return self._call(lambda client: client.get(run_id))
-
-    async def aget(self, run_id: str) -> Run:
-        """`get`, in async code."""
-        return await _in_thread(self.get, run_id)
-
-    def history(self, run_id: str) -> list[Event]:
-        """All events of a run."""
-        return self._call(lambda client: client.history(run_id))
-
-    def query(self, run_id: str, name: str, type: Any = Any) -> Any:
-        """The last value that a run has published under a name."""
-        return self._call(lambda client: client.query(run_id, name, type))
-
-    def result(self, run_id: str, *, timeout: float | None = None) -> Any:
-        """Wait for a run's result. Inside `atomic` this raises unless the run has ended: the transaction does not see
-        commits of workers, and workers do not see what it has started."""
-        return self._call(lambda client: client.result(run_id, timeout=timeout))
-
-    async def aresult(self, run_id: str, *, timeout: float | None = None) -> Any:
-        """`result`, in async code, without blocking a thread."""
-        async with asyncio.timeout(timeout):
-            while not (await self.aget(run_id)).status.terminal:  # noqa: ASYNC110 - no wake-up comes here
-                await asyncio.sleep(POLL_SECONDS)
-        return await _in_thread(self.result, run_id)
-
-    def update(self, run_id: str, name: str, value: Any = None, **options: Any) -> Any:
-        """Send an update to a run and wait for the answer; see `outlast.App.update`."""
-        return self._call(lambda client: client.update(run_id, name, value, **options))
+    def find(self, query: str = "", **filters: Any) -> list[RunView]:
+        """Runs that match, newest first; see `outlast.Client.find`."""
+        return list(iterate(run_blocking, thread_client().find(query, **filters)))
 
     # -- internals ----------------------------------------------------------------------------
 
@@ -170,29 +99,66 @@ class Runs:
         return run_blocking(act(thread_client()))
 
     def _handle(self, run_id: str) -> RunHandle[Any]:
-        return RunHandle(
-            run_blocking, AsyncRunHandle(thread_client(), check_id(run_id, child=True))
-        )
+        backend = _ThreadBackend(read_settings())
+        return RunHandle(run_blocking, AsyncRunHandle(backend, check_id(run_id, child=True)))
+
+
+class RunHandle(sync.RunHandle[T]):
+    """A run, by its id. Synchronous methods act in the transaction that the thread is in; in async code the same
+    have an `a` in front."""
+
+    async def astatus(self) -> RunView:
+        """`status`, in async code."""
+        return await _in_thread(self.status)
+
+    async def asignal(self, name: str, value: Any = None, *, dedup: str | None = None) -> None:
+        """`signal`, in async code."""
+        await _in_thread(self.signal, name, value, dedup=dedup)
+
+    async def acancel(self, reason: str = "cancelled") -> None:
+        """`cancel`, in async code."""
+        await _in_thread(self.cancel, reason)
+
+    async def aresume(self, value: Any = None) -> None:
+        """`resume`, in async code."""
+        await _in_thread(self.resume, value)
+
+    async def aresult(self, *, timeout: float | timedelta | None = None) -> T:
+        """`result`, in async code: no thread waits meanwhile."""
+        async with asyncio.timeout(to_seconds(timeout)):
+            while not (await self.astatus()).status.terminal:  # noqa: ASYNC110 - no wake-up comes here
+                await asyncio.sleep(POLL_SECONDS)
+        return await _in_thread(self.result)
+
+
+class _ThreadBackend(Backend):
+    """A backend on the connection that the calling thread has. It refuses to wait for what cannot come: inside
+    `atomic` no other process sees what was started there."""
+
+    def __init__(self, settings: Settings) -> None:
+        workflows = {one.name: one.definition for one in discover(settings).workflows}
+        super().__init__(thread_store(settings), settings.codec, workflows)
+
+    async def ended(self, run_id: str, timeout: float | None) -> Run:
+        if not (await self.record(run_id)).status.terminal:
+            _refuse_waiting()
+        return await super().ended(run_id, timeout)
+
+    def check_may_wait(self) -> None:
+        _refuse_waiting()
 
 
 class ThreadClient(Client):
-    """A client on the connection of the calling thread. It refuses to wait inside a transaction."""
+    """A client on the connection of the calling thread."""
 
-    async def result(self, run_id: str, *, timeout: float | None = None) -> Any:
-        if not (await self.get(run_id)).status.terminal:
-            _refuse_waiting()
-        return await super().result(run_id, timeout=timeout)
-
-    async def update(self, run_id: str, *args: Any, **options: Any) -> Any:
-        _refuse_waiting()
-        return await super().update(run_id, *args, **options)
+    def __init__(self) -> None:
+        self._backend = _ThreadBackend(read_settings())
+        self._owned = None
 
 
 def thread_client() -> ThreadClient:
     """A client on the connection of the calling thread."""
-    settings = read_settings()
-    workflows = {one.name: one.definition for one in discover(settings).workflows}
-    return ThreadClient(thread_store(settings), codec=settings.codec, workflows=workflows)
+    return ThreadClient()
 
 
 def _refuse_waiting() -> None:

@@ -146,7 +146,9 @@ class ReadOnlyModel(models.Model):
 
     def delete(self, *_: Any, **__: Any) -> NoReturn:
         """Refused."""
-        raise WorkflowMisuse("use outlast.contrib.django.runs.delete(run.id), or `outlast rm`")
+        raise WorkflowMisuse(
+            "use outlast.contrib.django.runs.get(run.id).delete(), or `outlast rm`"
+        )
 
 
 class Run(ReadOnlyModel):

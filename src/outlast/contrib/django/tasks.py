@@ -19,12 +19,13 @@ from django.conf import settings as django_settings
 from django.utils.module_loading import import_string
 
 import outlast
+from outlast.client import RunView
 from outlast.contrib.django.client import runs
 from outlast.errors import InvalidValue, NotFound, OutlastError, UsageError
 from outlast.model.event import Event, EventType
 from outlast.model.ids import new_id
 from outlast.model.queue_policy import QueueOptions
-from outlast.model.run import Run, Status
+from outlast.model.run import Status
 
 try:
     from django.tasks import TaskContext, TaskResult, TaskResultStatus
@@ -63,22 +64,23 @@ class OutlastBackend(BaseTaskBackend):
             # In outlast the smallest number is served first.
             queue=QueueOptions(task.queue_name, priority=-task.priority, at=task.run_after),
         )
-        result = self._result(runs.get(run.id), [], task)
+        result = self._result(run.status(), [], task)
         task_enqueued.send(type(self), task_result=result)
         return result
 
     def get_result(self, result_id: str) -> Any:
         """The status and result of a task."""
         try:
-            run = runs.get(result_id)
+            handle = runs.get(result_id)
+            run = handle.status()
             if run.workflow != django_task.name:
                 raise TaskResultDoesNotExist(result_id)
-            return self._result(run, runs.history(result_id))
+            return self._result(run, handle.history())
         except (NotFound, UsageError) as error:
             raise TaskResultDoesNotExist(result_id) from error
 
-    def _result(self, run: Run, history: list[Event], task: Any = None) -> Any:
-        given = json.loads(bytes(run.input or b"{}"))
+    def _result(self, run: RunView, history: list[Event], task: Any = None) -> Any:
+        given = run.input
         tries = [event for event in history if event.type == EventType.STEP_STARTED]
         result = TaskResult(
             task=task or _task(given["path"]).using(queue_name=run.queue, priority=-run.priority),
@@ -95,7 +97,7 @@ class OutlastBackend(BaseTaskBackend):
             worker_ids=[f"claim-{event.token}" for event in tries],
         )
         if run.status is Status.COMPLETED:
-            object.__setattr__(result, "_return_value", json.loads(bytes(run.result or b"null")))
+            object.__setattr__(result, "_return_value", run.result)
         return result
 
 
@@ -160,7 +162,7 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def _status(run: Run, tries: list[Event]) -> Any:
+def _status(run: RunView, tries: list[Event]) -> Any:
     if run.status is Status.COMPLETED:
         return TaskResultStatus.SUCCESSFUL
     if run.status.terminal:
@@ -168,12 +170,12 @@ def _status(run: Run, tries: list[Event]) -> Any:
     return TaskResultStatus.RUNNING if tries else TaskResultStatus.READY
 
 
-def _errors(run: Run) -> list[Any]:
+def _errors(run: RunView) -> list[Any]:
     if run.status not in (Status.FAILED, Status.CANCELLED):
         return []
     try:
-        told = json.loads(bytes(run.ctx["error"]))
+        told = run.published["error"]
         return [TaskError(exception_class_path=told["class"], traceback=told["traceback"])]
-    except (KeyError, ValueError):
+    except KeyError:
         path = f"{OutlastError.__module__}.{OutlastError.__qualname__}"
         return [TaskError(exception_class_path=path, traceback=run.error or "")]

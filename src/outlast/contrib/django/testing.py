@@ -41,7 +41,7 @@ from outlast.contrib.django.conf import Settings, read_settings
 from outlast.contrib.django.models import Run
 from outlast.contrib.django.threads import HeldTransaction
 from outlast.contrib.django.worker import app
-from outlast.engine.runner.admission import ticket_queue
+from outlast.engine.replay.new_run import ticket_queue
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.testing.virtual_clock import VirtualClock
@@ -78,7 +78,7 @@ def delete_all_runs() -> int:
     """Delete all runs and return how many there were: a `TransactionTestCase` truncates only the tables that
     Django manages."""
     ids = list(Run.objects.values_list("id", flat=True))
-    return sum(runs.delete(id, force=True) for id in ids)
+    return sum(runs.get(id).delete(force=True) for id in ids)
 
 
 class RunsMixin:

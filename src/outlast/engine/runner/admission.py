@@ -19,54 +19,19 @@ from collections.abc import Sequence
 import msgspec
 
 from outlast.engine.replay.completion import child_outcome
+from outlast.engine.replay.new_run import QUEUED, TICKET, ticket_of
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit
 from outlast.model.event import Event, payload_of, to_event
 from outlast.model.payloads import WorkflowCancelled, WorkflowStarted
-from outlast.model.queue_policy import QueueOptions
-from outlast.model.run import MISMATCH, Change, Run, Status, WaitKind
+from outlast.model.run import MISMATCH, Change, Run, Status
 from outlast.model.run_contents import Item, ItemKind, Send, Task
 from outlast.ports.backoff import read_with_retry
 from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store
 
 ADMIT = ItemKind.ADMIT
-QUEUED = WaitKind.QUEUE.value
-"""The `wait_kind` of a run that waits for its admission."""
-TICKET = "ticket"
 PAGE = 1000
-
-
-def ticket_queue(queue: str, workflow: str) -> str:
-    """The queue in which the tickets of a workflow wait. Each workflow has its own, so that a worker only admits runs
-    whose code it has."""
-    return f"{queue}/@{workflow}"
-
-
-def ticket_of(run: Run, place: QueueOptions) -> Task:
-    """The task that represents a run in a queue. `turn` distinguishes the tickets that one run gets."""
-    return Task(
-        metadata={"turn": str(run.revision)},
-        id=TICKET,
-        queue=ticket_queue(place.queue, run.workflow),
-        kind="run",
-        name=run.workflow,
-        run_id=run.id,
-        uid=run.uid,
-        priority=place.priority,
-        run_at=place.at,
-        key=place.key,
-    )
-
-
-def queued(commit: Commit, place: QueueOptions) -> Commit:
-    """A commit that starts a run, changed so that the run waits in a queue."""
-    run = commit.create
-    assert run is not None
-    waiting = msgspec.structs.replace(
-        run, wait_kind=QUEUED, queue=place.queue, priority=place.priority, runnable_at=None
-    )
-    return msgspec.structs.replace(commit, create=waiting, tasks=(ticket_of(run, place),))
 
 
 def admission(ticket: Task) -> Send:

@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.replay.error_text import describe
 from outlast.engine.replay.execution import Execution
+from outlast.engine.replay.new_run import QUEUED
 from outlast.engine.replay.replay_log import ResidencyPolicy
-from outlast.engine.runner.admission import QUEUED, turned_away
+from outlast.engine.runner.admission import turned_away
 from outlast.engine.runner.driver_pool import DriverPool
 from outlast.engine.runner.group_commit import CommitBatcher
 from outlast.engine.runner.history_loader import is_short, load_replay_log

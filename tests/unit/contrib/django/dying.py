@@ -69,7 +69,9 @@ def live(pipe: Pipe, environment: dict[str, str], doom: int) -> int:
             if doom:
                 run = await opened.start(bought(f"o-{doom}", doom), id=f"buy-{doom}")
                 return await run.result(timeout=60)
-            ended = [await opened.result(run.id, timeout=60) async for run in opened.find()]
+            ended = [
+                await opened.get(run.id).result(timeout=60) async for run in opened.client.find()
+            ]
             return len(ended)
 
     return asyncio.run(work())

@@ -86,7 +86,7 @@ def test_actions(admin: Client) -> None:
     run_all()
     assert Run.objects.get(id="g").result == "hello you"
     assert Run.objects.get(id="h").status == "cancelled"
-    assert runs.get("r").uid != ""
+    assert runs.get("r").status().uid != ""
 
 
 def test_who_may_only_look_cannot_act(admin: Client) -> None:
@@ -99,6 +99,6 @@ def test_who_may_only_look_cannot_act(admin: Client) -> None:
         client.force_login(guest)
         assert f"{RUNS}g/" in client.get(RUNS).content.decode()
         act(client, "cancel", "g")
-        assert runs.get("g").inbox == 0
+        assert runs.get("g").status().inbox == 0
     finally:
         guest.delete()

@@ -43,4 +43,4 @@ def test_starting_by_name(alias: str, capsys: pytest.CaptureFixture[str]) -> Non
     """The project's workflows are known by their names."""
     call_command("outlast", "start", "doubled", "--input", '{"number": 3}', "--id", "by-name")
     run_all()
-    assert runs.result("by-name") == 6
+    assert runs.get("by-name").result() == 6

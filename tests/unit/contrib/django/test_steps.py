@@ -32,8 +32,8 @@ def paid(alias: str) -> list[int]:
 
 def recorded(run_id: str) -> bool:
     """Whether the outcome of the step is there: in the inbox, or in the history."""
-    history = {event.type for event in runs.history(run_id)}
-    return runs.get(run_id).inbox > 0 or EventType.STEP_COMPLETED in history
+    history = {event.type for event in runs.get(run_id).history()}
+    return runs.get(run_id).status().inbox > 0 or EventType.STEP_COMPLETED in history
 
 
 @pytest.mark.proves("I5", "I9")

@@ -33,7 +33,7 @@ class RunsInATestCase(RunsMixin, TestCase):
         runs.start(bought("o", 7), id="b")
         runs.start(refused(3), id="c")
         self.run_all()
-        assert runs.result("a") == 8
+        assert runs.get("a").result() == 8
         assert Payment.objects.get().amount == 7
         assert Run.objects.get(id="c").status == "failed"
 
@@ -72,14 +72,14 @@ class RunsInATestCase(RunsMixin, TestCase):
                 with pytest.raises(type(error), match=str(error)):
                     self.run_all()
         self.run_all()
-        assert runs.result("a") == 8
+        assert runs.get("a").result() == 8
 
     def test_what_waits_for_somebody_waits(self) -> None:
         """Until it is told."""
         runs.start(greeted(), id="g")
         self.run_all()
         assert Run.objects.get().wait_kind == "signal"
-        runs.signal("g", "name", "you")
+        runs.get("g").signal("name", "you")
         self.run_all()
         assert Run.objects.get().result == "hello you"
 
@@ -87,7 +87,7 @@ class RunsInATestCase(RunsMixin, TestCase):
         """In the thread that has their connection."""
         await runs.astart(doubled(4), id="a")
         await self.arun_all()
-        assert await runs.aresult("a") == 8
+        assert await runs.get("a").aresult() == 8
 
     def test_each_test_begins_without_runs(self) -> None:
         """They went with the transactions of the others."""

@@ -20,8 +20,8 @@ def test_a_start_is_there_with_the_commit(alias: str) -> None:
     with transaction.atomic(using=alias):
         Order.objects.using(alias).create(name="o-1")
         handle = runs.start(doubled(7), id="o-1")
-        assert handle.status() is Status.PENDING
-    assert runs.get("o-1").workflow == "doubled"
+        assert handle.status().status is Status.PENDING
+    assert runs.get("o-1").status().workflow == "doubled"
     assert Order.objects.using(alias).count() == 1
 
 
@@ -33,7 +33,7 @@ def test_a_rollback_takes_everything_back(alias: str) -> None:
     def all_three(name: str) -> None:
         Order.objects.using(alias).create(name=name)
         runs.start(doubled(1), id=name)
-        runs.signal("there", "name", name)
+        runs.get("there").signal("name", name)
         assert runs.enqueue("mail", [Task(id=name)]) == 1
         raise ZeroDivisionError
 
@@ -44,7 +44,7 @@ def test_a_rollback_takes_everything_back(alias: str) -> None:
         with pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):
             all_three("inner")
     assert set(Run.objects.values_list("id", flat=True)) == {"there", "kept"}
-    assert runs.get("there").inbox == 0
+    assert runs.get("there").status().inbox == 0
     assert not Order.objects.using(alias).exists()
     assert runs.enqueue("mail", [Task(id="outer"), Task(id="inner")]) == 2
 
@@ -80,7 +80,7 @@ def test_waiting_in_a_transaction_is_refused(alias: str) -> None:
         with pytest.raises(WorkflowMisuse, match="on_commit"):
             handle.result()
         with pytest.raises(WorkflowMisuse, match="on_commit"):
-            runs.update(handle.id, "x")
+            handle.update("x")
 
 
 def test_with_autocommit_off_the_user_commits(alias: str) -> None:
@@ -100,8 +100,8 @@ def test_with_autocommit_off_the_user_commits(alias: str) -> None:
 async def test_async_code_has_the_same(alias: str) -> None:
     """In the thread of `sync_to_async`, with its connection."""
     handle = await runs.astart(greeted(), id="async")
-    await runs.asignal(handle.id, "name", "you")
-    assert (await runs.aget("async")).inbox == 1
+    await handle.asignal("name", "you")
+    assert (await runs.get("async").astatus()).inbox == 1
     assert [run.id async for run in Run.objects.all()] == ["async"]
 
     def rolled_back() -> None:

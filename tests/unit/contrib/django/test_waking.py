@@ -64,6 +64,6 @@ async def test_a_worker_in_the_same_process_is_woken_by_the_commit(alias: str) -
 
         await sync_to_async(rolled_back)()
         await sync_to_async(committed)()
-        assert await opened.result("there", timeout=30) == 4
+        assert await opened.get("there").result(timeout=30) == 4
         assert notifier.wakeups > 0
         await sync_to_async(leave)()

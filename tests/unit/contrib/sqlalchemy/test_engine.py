@@ -94,9 +94,9 @@ async def test_workers_of_both_kinds_work_on_the_same_runs(kind: str, engine: An
             async with outlast.App(store, workflows=[relay], name=f"worker {number}") as app:
                 if number == 0:
                     await app.start(relay(0), id="relay")
-                await app.signal("relay", ("first", "second", "third")[number], 10)
+                await app.get("relay").signal(("first", "second", "third")[number], 10)
                 if number == 2:
-                    assert await app.result("relay", timeout=60) == 34
+                    assert await app.get("relay").result(timeout=60) == 34
                 else:
                     await until(app, "relay", steps=number + 2)
         async with (
@@ -108,8 +108,8 @@ async def test_workers_of_both_kinds_work_on_the_same_runs(kind: str, engine: An
                 await (one, other)[number % 2].start(relay(number), id=id, here=False)
             for number, id in enumerate(ids):
                 for name in ("first", "second", "third"):
-                    await (other, one)[number % 2].signal(id, name, 1)
-            found = [await one.result(id, timeout=60) for id in ids]
+                    await (other, one)[number % 2].get(id).signal(name, 1)
+            found = [await one.get(id).result(timeout=60) for id in ids]
             assert found == [number + 7 for number in range(30)]
 
 
@@ -117,8 +117,8 @@ async def until(app: outlast.App, run_id: str, *, steps: int) -> None:
     """Wait for a run to wait, with so many steps done."""
     while True:
         since = app.store.notifier.wakeups
-        run = await app.get(run_id)
-        done = [e for e in await app.history(run_id) if e.type == "step.completed"]
+        run = await app.get(run_id).status()
+        done = [e for e in await app.get(run_id).history() if e.type == "step.completed"]
         if run.status is Status.WAITING and len(done) == steps:
             return
         await app.store.notifier.wait(app.store.clock, 0.05, since=since)

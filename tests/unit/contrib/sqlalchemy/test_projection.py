@@ -126,8 +126,8 @@ async def test_a_run_and_its_lines_are_models_of_the_application(
             run = await app.start(works(4), id="new")
             await run.signal("more", 1)
             assert await run.result(timeout=60) == 9
-            expected = await app.entries("new")
-            recorded = await app.get("new")
+            expected = await app.get("new").entries()
+            recorded = await app.get("new").status()
 
         def look(session: Session) -> None:
             assert set(session.scalars(select(Execution.id))) == {"old", "new"}

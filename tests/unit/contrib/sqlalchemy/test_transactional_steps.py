@@ -55,7 +55,7 @@ async def test_rows_and_completion_are_there_together(engine: Any) -> None:
     async with store_at(engine) as store, outlast.App(store, workflows=[buys]) as app:
         assert await (await app.start(buys("a", 7), id="a")).result(timeout=60) == 7
         assert await (await app.start(buys("b", 13), id="b")).result(timeout=60) == 13
-        types = [event.type for event in await app.history("b")]
+        types = [event.type for event in await app.get("b").history()]
         assert types.count(EventType.STEP_FAILED) == 1
         assert types.count(EventType.STEP_COMPLETED) == 1
     assert await shop.booked(engine) == [("a", -7), ("a", 7), ("b", -13), ("b", 13)]
@@ -117,7 +117,7 @@ async def test_what_is_begun_in_a_transaction_vanishes_with_its_rollback(engine:
                     enlisted = app.on(session)
                     await enlisted.start(buys("o", 3), id="o")
                     await enlisted.start(buys("q", 4), id="q", queue="later")
-                    await enlisted.signal("waits", "go")
+                    await enlisted.get("waits").signal("go")
                     if not succeeds:
                         raise ZeroDivisionError
             except ZeroDivisionError:
@@ -126,8 +126,8 @@ async def test_what_is_begun_in_a_transaction_vanishes_with_its_rollback(engine:
                 assert await store.inbox("waits") == []
                 assert await shop.booked(engine) == []
         assert [item.name for item in await store.inbox("waits")] == ["go"]
-        assert await app.handle("o").result(timeout=60) == 3
-        assert (await app.get("q")).wait_kind is not None
+        assert await app.get("o").result(timeout=60) == 3
+        assert (await app.get("q").status()).wait_kind is not None
     assert await shop.booked(engine) == [("mine", -5), ("mine", 5), ("o", -3), ("o", 3)]
 
 
@@ -144,9 +144,9 @@ def test_programs_without_a_loop_have_transactions_too(tmp_path: Path) -> None:
                 app.on(session).start(shop.buys_plainly(order, 3), id=order)
                 if order == "o":
                     session.commit()
-        assert app.handle("o").result(timeout=60) == 3
+        assert app.get("o").result(timeout=60) == 3
         with pytest.raises(NotFound):
-            app.get("never")
+            app.get("never").status()
     asyncio.run(store.close())
     with Session(engine) as session:
         lines = session.execute(select(shop.Payment.order, shop.Payment.amount)).all()
@@ -190,7 +190,7 @@ async def test_bad_use_of_a_transaction(engine: Any, kind: str, tmp_path: Path) 
             with pytest.raises(InvalidValue, match="the database of the store"):
                 await app.on(session).start(buys("o", 1))
         await dispose(other)
-        assert [run async for run in app.find()] == []
+        assert [run async for run in app.client.find()] == []
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ async def test_two_workers_on_a_rough_road(tmp_path: Path) -> None:
             for number in range(RUNS):
                 await server.start(job(number), id=f"job-{number}", here=False)
             for number in range(RUNS):
-                result = await server.result(f"job-{number}", timeout=60)
+                result = await server.get(f"job-{number}").result(timeout=60)
                 assert result == 2 * number + 2 * (number + 1000)
             async with asyncio.timeout(60):
                 while sum(waiting(queue)):  # noqa: ASYNC110 - nobody here could tell

@@ -73,7 +73,7 @@ async def test_work_goes_from_process_to_process_by_wakeups_alone(
         process(path, queue, clock=clock, steps=[render]),
     ):
         await server.start(film("alien"), id="film-1", here=False)
-        result = driver.handle("film-1").result()
+        result = driver.get("film-1").result()
         assert await asyncio.wait_for(result, 100) == ["ALIEN-0", "ALIEN-1", "ALIEN-2"]
         await until(lambda: waiting(queue) == (0, 0))
     assert rendered == ["alien-0", "alien-1", "alien-2"]
@@ -124,7 +124,7 @@ async def test_a_lost_message_is_made_anew_from_the_store(tmp_path: Path, queue:
         process(path, queue, clock=clock, workflows=[film]) as driver,
         process(path, queue, clock=clock, steps=[render]),
     ):
-        assert await asyncio.wait_for(driver.handle("film-1").result(), 100) == [
+        assert await asyncio.wait_for(driver.get("film-1").result(), 100) == [
             "JAWS-0",
             "JAWS-1",
             "JAWS-2",
@@ -141,7 +141,7 @@ async def test_a_message_is_deleted_when_its_work_is_taken(tmp_path: Path, queue
         await until(lambda: "change_message_visibility_batch" in idle.since(0))
         assert "delete_message_batch" not in idle.since(0)
         async with process(path, queue, clock=clock, client=able, workflows=[other]) as worker:
-            await asyncio.wait_for(worker.handle("o").result(), 60)
+            await asyncio.wait_for(worker.get("o").result(), 60)
             await until(lambda: waiting(queue) == (0, 0))
 
 
@@ -172,7 +172,7 @@ async def test_a_stopping_process_wakes_others_for_what_it_hands_back(
         async with process(path, queue, clock=clock, workflows=[film]) as first:
             await first.start(film("up"), id="f")
         async with process(path, queue, clock=clock, steps=[render]):
-            assert await asyncio.wait_for(second.handle("f").result(), 60)
+            assert await asyncio.wait_for(second.get("f").result(), 60)
 
 
 FOREIGN = ["<xml>not ours</xml>", '{"outlast": "no"}', '{"wakeup": "x"}', "x" * 262_000]
@@ -192,7 +192,7 @@ async def test_a_foreign_message_is_left_alone(
                 send(queue, body)
             async with process(path, queue, clock=clock) as server:
                 run = await server.start(other(), id="o", here=False)
-                await asyncio.wait_for(worker.handle(run.id).result(), 60)
+                await asyncio.wait_for(worker.get(run.id).result(), 60)
             await until(lambda: waiting(queue) == (0, 3))
     told = [one for one in caplog.records if "not of outlast" in one.message]
     assert 1 <= len(told) <= 2  # once a process
