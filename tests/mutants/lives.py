@@ -194,7 +194,7 @@ MUTANTS = [
     Mutant(
         "a replaced run leaves its children to themselves",
         BEGINNING,
-        '                await self.terminate(run_id, "replaced by a new start")',
+        '                await RunHandle[Any](backend, run_id).terminate("replaced by a new start")',
         "                pass",
         story("replaced_run"),
     ),

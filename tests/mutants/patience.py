@@ -91,15 +91,17 @@ MUTANTS = [
     Mutant(
         "a handle forgets how long its caller waits",
         "client/handle.py",
-        "        await self._client.cancel(self.id, reason, timeout=timeout)\n",
-        "        await self._client.cancel(self.id, reason)\n",
+        '        item = Item(kind="cancel", name=reason)\n'
+        "        await self._backend.send(self.id, item, timeout=to_seconds(timeout))\n",
+        '        item = Item(kind="cancel", name=reason)\n'
+        "        await self._backend.send(self.id, item)\n",
         TESTS,
     ),
     Mutant(
-        "a synchronous app forgets how long its caller waits",
-        "sync/app.py",
-        "        self._call(self._opened.terminate(run_id, reason, timeout=timeout))\n",
-        "        self._call(self._opened.terminate(run_id, reason))\n",
+        "a synchronous handle forgets how long its caller waits",
+        "sync/handles.py",
+        "        self._call(self._run.terminate(reason, timeout=timeout))\n",
+        "        self._call(self._run.terminate(reason))\n",
         TESTS,
     ),
     Mutant(

@@ -144,7 +144,7 @@ MUTANTS = [
     Mutant(
         "a cancel is refused while no worker lives",
         "client/handle.py",
-        "        if (live or self._workflows) and not any(",
+        "        if (live or workflows) and not any(",
         "        if not any(",
         ("tests/unit/engine/test_missing_code.py",),
     ),

@@ -52,7 +52,7 @@ async def calculate(number: int) -> int:
 async def main():
     async with outlast.App("memory://", workflows=[calculate]) as app:
         await app.start(calculate(21), id="one")
-        print(await app.result("one", timeout=30))
+        print(await app.get("one").result(timeout=30))
 
 asyncio.run(main())
 """

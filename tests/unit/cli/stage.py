@@ -73,14 +73,14 @@ async def fill(prefix: str = "order") -> None:
             run = await app.start(checkout(order), id=f"{prefix}-{order}", attributes={"tenant": "acme", "size": 3})
         for order in ("done", "lost"):
             try:
-                await app.result(f"{prefix}-{order}")
+                await app.get(f"{prefix}-{order}").result()
             except outlast.errors.RunFailed:
                 pass
         for order in ("waits", "halts", "sleeps"):
             notifier = app.store.notifier
             while True:
                 wakeups = notifier.wakeups
-                if (await app.get(f"{prefix}-{order}")).status in ("waiting", "halted"):
+                if (await app.get(f"{prefix}-{order}").status()).status in ("waiting", "halted"):
                     break
                 await notifier.wait(app.store.clock, 1, since=wakeups)
 

@@ -524,7 +524,7 @@ async def test_objects_can_be_sent_shown_and_answered() -> None:
         await run.signal("offer", Offer(7, "ann"))
         await testing.clock.settle()
         assert await run.query("first", Offer) == Offer(7, "ann")
-        assert (await testing.get("it").status()).halt_data == Raw(b'{"price":7,"by":"ann"}')
+        assert (await testing.get("it").status()).halt_data == {"price": 7, "by": "ann"}
         await run.resume(Offer(5, "bob"))
         assert await run.result() == Offer(5, "bob")
 

@@ -217,7 +217,7 @@ async def test_a_look_for_a_child_is_repeated(make: MakeStore, tmp_path: Path) -
         await (await place.app.start(kid(), id="taken")).result()
         hit = lambda: place.outage.begin(LEASE, only={"find_one"})  # noqa: E731
         await place.app.start(parent(), id="p", here=False)
-        assert await place.app.result("p", timeout=10 * LEASE) == "told"
+        assert await place.app.get("p").result(timeout=10 * LEASE) == "told"
 
 
 class Damaged(MemoryStore):
@@ -252,10 +252,10 @@ async def test_a_result_is_waited_for_through_an_outage(make: MakeStore, tmp_pat
     async with opened(make, tmp_path) as place:
         await place.app.start(works_long(), id="o", here=False)
         place.outage.begin(LEASE)
-        assert await place.app.result("o", timeout=20 * LEASE) == "work"
+        assert await place.app.get("o").result(timeout=20 * LEASE) == "work"
         place.outage.begin(10 * LEASE)
         with pytest.raises(Unavailable):
-            await place.app.result("o", timeout=LEASE)
+            await place.app.get("o").result(timeout=LEASE)
 
 
 @both
@@ -266,23 +266,23 @@ async def test_a_caller_waits_for_a_locked_run_up_to_its_timeout(
     async with opened(make, tmp_path) as place:
         await place.app.start(works_long(), id="o", here=False)
         place.outage.begin(20, Fault.REFUSED, only=WRITES | {"delete"})
-        await place.app.signal("o", "note", 1)
+        await place.app.get("o").signal("note", 1)
         place.outage.begin(80, Fault.REFUSED, only=WRITES | {"delete"})
-        run = place.app.handle("o")
+        run = place.app.get("o")
         for call in (
-            place.app.signal("o", "note", 2, timeout=5),
+            place.app.get("o").signal("note", 2, timeout=5),
             run.signal("note", 3, timeout=5),
             run.cancel(timeout=5),
             run.resume(timeout=5),
             run.update("ask", timeout=5),
-            place.app.terminate("o", timeout=5),
-            place.app.delete("o", timeout=5),
+            place.app.get("o").terminate(timeout=5),
+            place.app.get("o").delete(timeout=5),
         ):
             with pytest.raises(Busy, match=r"Waited 5 s: if a transaction of your own"):
                 await call
         with pytest.raises(Busy, match="Waited 30 s"):
-            await place.app.cancel("o")
-        await place.app.terminate("o")
+            await place.app.get("o").cancel()
+        await place.app.get("o").terminate()
 
 
 class Locked(MemoryStore):

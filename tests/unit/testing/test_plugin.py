@@ -30,7 +30,7 @@ async def test_two_apps_on_one_store(outlast_app, tmp_path):
     async with outlast_app(nap, store=url) as app:
         await app.start(nap(), id="one")
     async with outlast_app(nap, store=url) as app:
-        assert await app.handle("one").result() == "awake"
+        assert await app.get("one").result() == "awake"
 """
 
 
