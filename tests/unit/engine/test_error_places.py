@@ -130,7 +130,7 @@ async def failure(url: str, call: Any, **options: Any) -> tuple[str, WorkflowFai
         run = await shop.start(call, id="o")
         with pytest.raises(RunFailed) as failed:
             await run.result(timeout=PATIENCE)
-        last = payload_of((await shop.history("o"))[-1])
+        last = payload_of((await shop.get("o").history())[-1])
     assert isinstance(last, WorkflowFailed)
     return "".join(traceback.format_exception(failed.value)), last
 
@@ -284,7 +284,7 @@ async def test_a_run_that_a_declared_exception_ends_is_retried_from_its_step() -
         run = await shop.start(careless(), id="o")
         with pytest.raises(RunFailed, match="Declined: declined with 51"):
             await run.result()
-        assert (await shop.get("o")).recover_to == "charge"
+        assert (await shop.get("o").status()).recover_to == "charge"
 
 
 async def test_a_stored_name_is_compared_and_never_imported() -> None:
@@ -295,7 +295,7 @@ async def test_a_stored_name_is_compared_and_never_imported() -> None:
         await (await shop.start(pays("loop", "declared"), id="o")).result()
         failed = [
             payload_of(event)
-            for event in await shop.history("o")
+            for event in await shop.get("o").history()
             if event.type == EventType.STEP_FAILED
         ]
     [only] = failed
