@@ -229,6 +229,15 @@ class RunHandle(Generic[T]):
         dedup: str | None = None,
         timeout: float | timedelta | None = None,
     ) -> A: ...
+    @overload
+    async def update(
+        self,
+        update: str,
+        *,
+        type: TypeForm[A],
+        dedup: str | None = None,
+        timeout: float | timedelta | None = None,
+    ) -> A: ...
     async def update(
         self,
         update: str | Update[Any, Any],

@@ -78,34 +78,34 @@ async def test_what_does_not_fit_is_set_aside(url: str) -> None:
         run = await virtual.start(order(), id="o")
         await run.signal("approve", "yes")
         await virtual.clock.settle()
-        assert await run.status() is Status.WAITING
+        assert (await run.status()).status is Status.WAITING
         await run.signal(approve, Approval("ann"))
         await virtual.clock.settle()
         await run.resume("many")
         await virtual.clock.settle()
-        assert await run.status() is Status.HALTED
+        assert (await run.status()).status is Status.HALTED
         assert await said(virtual, "o") == [
             "It waits for a person since {}.",
             f"Set aside, it waits on: answer rejected: {MISFIT}.",
         ]
         await run.resume(3)
         assert await run.result() == "ann 3"
-        assert rejected(await virtual.history("o")) == [
+        assert rejected(await virtual.get("o").history()) == [
             ("signal", "approve", '"yes"'),
             ("answer", "", '"many"'),
         ]
-        [step, wait, halt] = outline(await virtual.history("o"))
+        [step, wait, halt] = outline(await virtual.get("o").history())
         assert (step.rejected, len(wait.rejected), len(halt.rejected)) == ([], 1, 1)
         assert (wait.status, halt.status) == ("completed", "completed")
     assert undone == []
 
 
 async def said(virtual: VirtualApp, id: str) -> list[str]:
-    run = await virtual.get(id)
+    run = await virtual.get(id).status()
     items = await virtual.store.inbox(id)
     found = reasons(
         run,
-        outline(await virtual.history(id)),
+        outline(await virtual.get(id).history()),
         now=virtual.clock.now(),
         inbox=len(items),
         signals=[item.name for item in items],
@@ -174,11 +174,11 @@ async def test_the_next_life_and_a_retry_wait_on(url: str) -> None:
             await run.signal("approve", value)
         with pytest.raises(outlast.errors.RunFailed):
             await run.result()
-        await virtual.retry("l")
+        await virtual.get("l").retry()
         assert await run.result() == "bob"
-        assert rejected(await virtual.history("l")) == [("signal", "approve", "2")]
+        assert rejected(await virtual.get("l").history()) == [("signal", "approve", "2")]
         await run.result()
-        forked = await virtual.fork("l", "fragile", id="f")
+        forked = await virtual.get("l").fork("fragile", id="f")
         assert await forked.result() == "bob"
 
 
@@ -200,17 +200,17 @@ async def test_code_that_does_not_fit_a_recorded_message_parks_the_run(url: str)
     async with store:
         async with app(version(int), store=store, clock=clock) as old:
             await old.start("changed", id="c")
-            await old.signal("c", "first", 1)
+            await old.get("c").signal("first", 1)
             await clock.settle()
         async with app(version(str), store=store, clock=clock) as new:
-            await new.signal("c", "second")
+            await new.get("c").signal("second")
             await clock.settle()
-            record = await new.get("c")
+            record = await new.get("c").status()
             assert (record.status, record.wait_kind) == (Status.HALTED, "mismatch")
             assert "signal 'first'" in (record.error or "")
         async with app(version(int), store=store, clock=clock) as again:
-            await again.resume("c")
-            assert await again.result("c") == "1"
+            await again.get("c").resume()
+            assert await again.get("c").result() == "1"
     assert undone == []
 
 
@@ -262,4 +262,4 @@ async def test_a_misspelt_signal_is_named(url: str) -> None:
         assert not any("in its inbox" in text for text in texts)
         await run.signal(approve, Approval("ann"))
         await virtual.clock.settle()
-        assert await run.status() is Status.HALTED
+        assert (await run.status()).status is Status.HALTED
