@@ -101,7 +101,7 @@ async def test_what_does_not_fit_is_set_aside(url: str) -> None:
 
 
 async def said(virtual: VirtualApp, id: str) -> list[str]:
-    run = await virtual.get(id).status()
+    run = await virtual.store.get(id)
     items = await virtual.store.inbox(id)
     found = reasons(
         run,
