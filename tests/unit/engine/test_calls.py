@@ -117,7 +117,7 @@ async def test_a_call_is_awaited_in_the_run_that_made_it() -> None:
         run = await testing.start(awaits_another(), id="t")
         with pytest.raises(outlast.errors.RunFailed, match=r"Call greet\(…\) in the workflow"):
             await run.result()
-        assert [child async for child in testing.find(parent="t")] == []
+        assert [child async for child in testing.client.find(parent="t")] == []
 
 
 async def test_a_map_takes_a_step() -> None:

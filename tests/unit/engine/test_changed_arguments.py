@@ -59,10 +59,14 @@ async def two_processes(url: str, workflow: str, *, strict: bool) -> tuple[Statu
             await clock.settle()
         second: VirtualApp
         async with app(careless, careful, store=store, clock=clock, strict_replay=strict) as second:
-            await second.signal("r", "go")
+            await second.get("r").signal("go")
             await clock.settle()
-            run = await second.get("r")
-            return run.status, run.error or "", [event.type for event in await second.history("r")]
+            run = await second.get("r").status()
+            return (
+                run.status,
+                run.error or "",
+                [event.type for event in await second.get("r").history()],
+            )
 
 
 async def test_a_changed_argument_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -97,4 +101,4 @@ async def test_replay_in_tests_is_strict() -> None:
         await run.signal("go")
         await run.result()
         with pytest.raises(Mismatch, match="other arguments"):
-            replay(careless, await virtual.history("r"))
+            replay(careless, await virtual.get("r").history())

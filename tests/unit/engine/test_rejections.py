@@ -109,7 +109,7 @@ async def test_a_run_that_no_code_fits_is_parked_and_new_code_takes_it_unasked(
         assert "'gift'" in str(parked.error)
         assert len(parked.rejections) == 1
         with pytest.raises(RunParked, match=r"(?s)run 'r' is parked: .*'gift'.*outlast resume r"):
-            await bad.result("r")  # at once: it would wait for ever
+            await bad.get("r").result()  # at once: it would wait for ever
     async with outlast.App(store, workflows=[needs_more], name="bad again") as again:
         await listed(store, 1)
         await again.start(needs_more(1, True), id="other")
@@ -139,14 +139,14 @@ async def test_the_result_of_a_parked_run_is_awaited_once_it_is_resumed(store: S
     """What was sent to it lets a worker try it again: then it is not said to be parked."""
     await waiting(store, "r")
     async with outlast.App(store, workflows=[needs_more], name="bad") as bad:
-        await bad.signal("r", "go")
+        await bad.get("r").signal("go")
         await until(store, "r", lambda run: run.status is Status.HALTED)
     client = outlast.Client(store, codec=JsonCodec())
     with pytest.raises(RunParked):
-        await client.result("r")
-    await client.resume("r")
+        await client.get("r").result()
+    await client.get("r").resume()
     with pytest.raises(TimeoutError, match="outlast why r"):
-        await client.result("r", timeout=0.01)
+        await client.get("r").result(timeout=0.01)
 
 
 async def test_a_run_is_parked_when_the_worker_it_was_left_to_is_gone() -> None:
