@@ -76,9 +76,9 @@ MUTANTS = [
     ),
     Mutant(
         "a declared signal is sent unchecked",
-        "client/run_actions.py",
-        "            return message.name, self._codec.encode(value, message.type, where=where)\n",
-        "            return message.name, self._codec.encode_untyped(value, where=where)\n",
+        "client/backend.py",
+        "            return message.name, self.codec.encode(value, message.type, where=where)\n",
+        "            return message.name, self.codec.encode_untyped(value, where=where)\n",
         REJECTED,
     ),
     Mutant(
