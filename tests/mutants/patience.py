@@ -91,9 +91,9 @@ MUTANTS = [
     Mutant(
         "a handle forgets how long its caller waits",
         "client/handle.py",
-        '        item = Item(kind="cancel", name=reason)\n'
+        "        item = Item(kind=ItemKind.CANCEL, name=reason)\n"
         "        await self._backend.send(self.id, item, timeout=to_seconds(timeout))\n",
-        '        item = Item(kind="cancel", name=reason)\n'
+        "        item = Item(kind=ItemKind.CANCEL, name=reason)\n"
         "        await self._backend.send(self.id, item)\n",
         TESTS,
     ),
