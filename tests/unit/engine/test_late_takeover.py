@@ -45,8 +45,8 @@ async def test_code_never_sees_the_history_of_a_newer_owner() -> None:
     replays.clear()
     store.is_late = True
     async with app(waits, store=store, clock=clock) as virtual:
-        await virtual.handle("r").signal("go", "on")
+        await virtual.get("r").signal("go", "on")
         while store.is_late:
             await virtual.clock.sleep(1)
         assert replays == []
-        assert await virtual.handle("r").result() == "on"
+        assert await virtual.get("r").result() == "on"
