@@ -68,44 +68,44 @@ class CustomEngineMethods(StoreMethods):
     ) -> Claim | None:
         """Claim one task of a run. None if it is claimed, not due, or does not exist. Without `ttl`
         the claim never expires (capability TASKS)."""
-        self._unsupported(Capability.TASKS)
+        self.refuse_capability(Capability.TASKS)
 
     # -- for adapters: contents of a run ------------------------------------------------------
 
     @checks(run_id=check_run_id)
     async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
         """All timers of a run, by time and id (capability TIMERS)."""
-        self._unsupported(Capability.TIMERS)
+        self.refuse_capability(Capability.TIMERS)
 
     @checks(limit=check_limit, now=check_time("now"))
     async def due_timers(
         self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
     ) -> list[Timer]:
         """Timers that are due and have not fired, the oldest first (capability TIMERS)."""
-        self._unsupported(Capability.TIMERS)
+        self.refuse_capability(Capability.TIMERS)
 
     @checks(run_id=check_run_id)
     async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
         """The audit lines of a run, by time, then in the order of recording (capability
         ENTRIES)."""
-        self._unsupported(Capability.ENTRIES)
+        self.refuse_capability(Capability.ENTRIES)
 
     @checks(run_id=check_run_id)
     async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
         """The activities of a run, by id (capability ACTIVITIES)."""
-        self._unsupported(Capability.ACTIVITIES)
+        self.refuse_capability(Capability.ACTIVITIES)
 
     @checks(activity_id=_check_activity_id)
     async def find_activity(
         self, activity_id: str, *, timeout: float | None = None
     ) -> Activity | None:
         """One activity, by its id alone, or None (capability ACTIVITIES)."""
-        self._unsupported(Capability.ACTIVITIES)
+        self.refuse_capability(Capability.ACTIVITIES)
 
     @checks(run_id=check_run_id)
     async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:
         """Delete the snapshot of a run; whether there was one (capability SNAPSHOTS)."""
-        self._unsupported(Capability.SNAPSHOTS)
+        self.refuse_capability(Capability.SNAPSHOTS)
 
     @checks(limit=check_limit)
     async def snapshot_ids(
@@ -113,17 +113,17 @@ class CustomEngineMethods(StoreMethods):
     ) -> list[str]:
         """The ids of runs that have a snapshot, in order, greater than `after` (capability
         SNAPSHOTS)."""
-        self._unsupported(Capability.SNAPSHOTS)
+        self.refuse_capability(Capability.SNAPSHOTS)
 
     @checks(fact=check_fact)
     async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
         """Store a fact in the free namespace; idempotent (capability FACTS). Facts of a tree of
         runs are part of a commit."""
-        self._unsupported(Capability.FACTS)
+        self.refuse_capability(Capability.FACTS)
 
     async def drop_fact(self, hash: str, *, timeout: float | None = None) -> bool:
         """Delete a fact from the free namespace; whether it existed (capability FACTS)."""
-        self._unsupported(Capability.FACTS)
+        self.refuse_capability(Capability.FACTS)
 
     # -- for adapters: idempotency keys -------------------------------------------------------
 
@@ -140,11 +140,11 @@ class CustomEngineMethods(StoreMethods):
         """Bind `key` to `value` unless it is bound. None if this call bound it, else the value that
         it is bound to: of concurrent callers exactly one gets None. With `run_id` the key belongs
         to that run and is deleted with it (capability KEYS)."""
-        self._unsupported(Capability.KEYS)
+        self.refuse_capability(Capability.KEYS)
 
     async def recall(self, scope: str, key: str, *, timeout: float | None = None) -> str | None:
         """The value that `key` is bound to, or None (capability KEYS)."""
-        self._unsupported(Capability.KEYS)
+        self.refuse_capability(Capability.KEYS)
 
     # -- runs as records ----------------------------------------------------------------------
 

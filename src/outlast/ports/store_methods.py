@@ -70,7 +70,7 @@ def _check_commits(
         needed.add(Capability.ATOMIC_BATCH)
     for capability in Capability:
         if capability in needed - store.capabilities:
-            store._unsupported(capability)  # noqa: SLF001
+            store.refuse_capability(capability)
 
 
 def _parts(commit: Commit) -> list[tuple[Capability, object]]:
@@ -217,12 +217,12 @@ class StoreMethods(Port):
         """The runs that match, in the order of the query: newest first with ties broken by the
         greater id, oldest first by the smaller id, or by their last change. The limit applies
         after the filter. The cursor of a page continues after its last run (capability FIND)."""
-        self._unsupported(Capability.FIND)
+        self.refuse_capability(Capability.FIND)
 
     async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
         """The exact number of runs by workflow and status; pairs without a run are left out. The
         cost does not grow with the number of runs (capability FIND)."""
-        self._unsupported(Capability.FIND)
+        self.refuse_capability(Capability.FIND)
 
     # -- workers ------------------------------------------------------------------------------
 
@@ -231,22 +231,22 @@ class StoreMethods(Port):
         """Record that a worker is alive, in place of its last heartbeat. The next one is due within
         `ttl` seconds. The store sets the times, and deletes workers without a heartbeat for a day
         (capability WORKERS)."""
-        self._unsupported(Capability.WORKERS)
+        self.refuse_capability(Capability.WORKERS)
 
     @checks(owner=check_owner)
     async def leave(self, owner: str, *, timeout: float | None = None) -> bool:
         """Delete the record of a worker that stops; whether there was one (capability WORKERS)."""
-        self._unsupported(Capability.WORKERS)
+        self.refuse_capability(Capability.WORKERS)
 
     async def workers(self, *, timeout: float | None = None) -> list[Worker]:
         """The workers that are alive, and those whose heartbeats ended without `leave`, by start
         and owner (capability WORKERS)."""
-        self._unsupported(Capability.WORKERS)
+        self.refuse_capability(Capability.WORKERS)
 
     @checks(owner=check_owner)
     async def owner_gone(self, owner: str, *, timeout: float | None = None) -> bool:
         """Whether the database can tell that `owner` has died (capability OWNER_GONE)."""
-        self._unsupported(Capability.OWNER_GONE)
+        self.refuse_capability(Capability.OWNER_GONE)
 
     # -- inbox --------------------------------------------------------------------------------
 
@@ -268,14 +268,14 @@ class StoreMethods(Port):
         removes the expiry of claims on tasks, except for runs that have refused an item. If one of
         these claims was lost, `Fenced` is raised and nothing is sent (capability INBOX; TASKS for
         `finishes` and `keeps`)."""
-        self._unsupported(Capability.INBOX)
+        self.refuse_capability(Capability.INBOX)
 
     @checks(after=check_after, limit=check_limit, run_id=check_run_id)
     async def inbox(
         self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
     ) -> list[Item]:
         """Items not yet consumed, in the order of their numbers (capability INBOX)."""
-        self._unsupported(Capability.INBOX)
+        self.refuse_capability(Capability.INBOX)
 
     # -- tasks --------------------------------------------------------------------------------
 
@@ -285,20 +285,20 @@ class StoreMethods(Port):
     ) -> list[Task]:
         """Tasks that are due and unclaimed, in the order in which they are to be done. Only a claim
         gives the right to do one (capability TASKS)."""
-        self._unsupported(Capability.TASKS)
+        self.refuse_capability(Capability.TASKS)
 
     # -- snapshots and facts ------------------------------------------------------------------
 
     @checks(run_id=check_run_id)
     async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
         """The last snapshot of a run, or None (capability SNAPSHOTS)."""
-        self._unsupported(Capability.SNAPSHOTS)
+        self.refuse_capability(Capability.SNAPSHOTS)
 
     async def find_fact(
         self, hash: str, *, root: str = "", timeout: float | None = None
     ) -> Fact | None:
         """A fact of a tree of runs, or without `root` of the free namespace (capability FACTS)."""
-        self._unsupported(Capability.FACTS)
+        self.refuse_capability(Capability.FACTS)
 
     # -- deletion -----------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class StoreMethods(Port):
         ended, or are being moved, raises `RunsOpen`, which names them; but an open run in `open_at`
         is deleted if its last commit is still the one given there (None: any). `sends` are
         delivered in the same atomic step as the deletion, or not at all (capability DELETE)."""
-        self._unsupported(Capability.DELETE)
+        self.refuse_capability(Capability.DELETE)
 
     @checks(limit=check_limit, before=check_time("before"))
     async def expire(
@@ -335,7 +335,7 @@ class StoreMethods(Port):
         of `status`, if given) and in which every run has ended. Returns the ids of the roots. Open
         runs, runs that are being moved, and their children are never deleted (capability
         RETENTION)."""
-        self._unsupported(Capability.RETENTION)
+        self.refuse_capability(Capability.RETENTION)
 
     # -- transfer to another store --------------------------------------------------------------
 
@@ -343,13 +343,13 @@ class StoreMethods(Port):
     async def contents(self, run_id: str, *, timeout: float | None = None) -> RunContents:
         """The contents of a run that no other method reads; empty for an unknown run (capability
         MOVE)."""
-        self._unsupported(Capability.MOVE)
+        self.refuse_capability(Capability.MOVE)
 
     @checks(above=check_after)
     async def skip_tokens(self, above: int, *, timeout: float | None = None) -> None:
         """Make every token that this store object gives out from now on greater than `above`, a
         token of another store (capability MOVE)."""
-        self._unsupported(Capability.MOVE)
+        self.refuse_capability(Capability.MOVE)
 
     # -- locked runs ------------------------------------------------------------------------
 
@@ -414,7 +414,8 @@ class StoreMethods(Port):
             sent = {send.run_id for commit in commits for send in commit.sends}
             self.notifier.wake(kind, runs=sent)
 
-    def _unsupported(self, capability: Capability) -> NoReturn:
+    def refuse_capability(self, capability: Capability) -> NoReturn:
+        """Raise `Unsupported` for a capability that the store does not declare."""
         raise Unsupported(
             f"{type(self).__name__} does not support {capability.value!r}: "
             "its capabilities say what it can do; choose a store that declares it"
