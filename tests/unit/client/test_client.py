@@ -25,7 +25,7 @@ async def price(product: str) -> Decimal:
     return Decimal("9.50")
 
 
-@outlast.workflow
+@outlast.workflow(name="client_order")
 async def order(product: str, amount: int = 1) -> Decimal:
     outlast.publish(product=product)
     total = amount * await price(product)
@@ -49,33 +49,33 @@ async def twice(left: int) -> int:
     ]
 )
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty store."""
+    """The URL of a store, which others may use too."""
     place = f"client{uuid4().hex[:8]}"
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/runs.db"
     if request.param == "postgres":
-        base = os.environ["OUTLAST_TEST_POSTGRES"]
-        return f"{base}{'&' if '?' in base else '?'}schema={place}"
+        return os.environ["OUTLAST_TEST_POSTGRES"]
     base = os.environ["OUTLAST_TEST_REDIS"]
     return f"{base}{'&' if '?' in base else '?'}prefix={place}"
 
 
 async def test_a_client_starts_by_name_and_reaches_runs_by_their_handles(url: str) -> None:
     """Without the code and without an engine: start, status, signal, result, find, count, history, delete."""
+    id = f"order-{uuid4().hex[:8]}"
     async with App(url, workflows=[order]), Client(url) as client:
-        run = await client.start("order", ["Momo"], {"amount": 2}, id="o")
+        run = await client.start("client_order", ["Momo"], {"amount": 2}, id=id)
         async for event in run.events(follow=True):
             if event.type == "signal.waiting":
                 break
         view = await run.status()
-        assert (view.id, view.workflow, view.status) == ("o", "order", Status.WAITING)
+        assert (view.id, view.workflow, view.status) == (id, "client_order", Status.WAITING)
         assert view.published == {"product": "Momo"}
-        await client.get("o").signal("approved", True)
+        await client.get(id).signal("approved", True)
         assert Decimal(await run.result(timeout=timedelta(seconds=30))) == Decimal("19.00")
-        assert [one.id async for one in client.find("workflow:order")] == ["o"]
+        assert [one.id async for one in client.find("workflow:client_order")] == [id]
         done = await run.status()
         assert done.status is Status.COMPLETED
-        assert json.loads(json.dumps(done.to_dict()))["id"] == "o"
+        assert json.loads(json.dumps(done.to_dict()))["id"] == id
         assert msgspec.json.decode(msgspec.json.encode(done))["status"] == "completed"
         assert [event.type for event in await run.history()][-1] == "workflow.completed"
         assert await run.delete()
