@@ -81,7 +81,7 @@ async def main(store: str) -> None:
         print("The director looks at what is halted:")
         await see(app, "halted", "train")
         async for run in app.client.find(status="halted"):
-            print(f"   {run.id!r} needs a decision: {bytes(run.halt_data or b'').decode()}")
+            print(f"   {run.id!r} needs a decision: {run.halt_data}")
             await app.get(run.id).resume(Decision(True, "the director"))
 
         results = {id: await run.result() for id, run in runs.items()}

@@ -61,7 +61,7 @@ def make_app(url: str | None = None) -> FastAPI:
     @app.post("/orders/{id}/payment", status_code=202)
     async def pay(id: str, by: str) -> dict[str, Any]:
         try:
-            await app.state.workflows.signal(id, "payment", by, dedup="payment")
+            await app.state.workflows.get(id).signal("payment", by, dedup="payment")
         except (NotFound, RunClosed) as error:
             raise HTTPException(409, str(error)) from None
         return {"id": id}

@@ -21,7 +21,7 @@ from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 
 PACKAGE = str(Path(outlast.__file__).parent)
-MAX_FILES = {"memory": 26, "sqlite": 35}
+MAX_FILES = {"memory": 26, "sqlite": 36}
 crossed: set[str] = set()
 is_counting = False
 

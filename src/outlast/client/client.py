@@ -39,11 +39,11 @@ from outlast.model.validation import as_attributes
 from outlast.ports.clock import Clock
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
-from outlast.query import Count, all_matching, count, parse, search
 from outlast.registry import with_children, workflows_in
 from outlast.urls import store_of
 
 if TYPE_CHECKING:
+    from outlast.query import Count
     from outlast.schedules import Schedules
 
 R = TypeVar("R")
@@ -235,7 +235,12 @@ class Client:
             attributes=as_attributes(attributes or {}),
         )
         store = self._backend.store
-        found = all_matching(store, parse(query)) if query else store.find_all(wanted)
+        if query:
+            from outlast.query import all_matching, parse
+
+            found = all_matching(store, parse(query))
+        else:
+            found = store.find_all(wanted)
         async for run in found:
             if not query or wanted.matches(run):
                 yield view_of(run, self._backend.codec)
@@ -245,11 +250,15 @@ class Client:
     ) -> Page[RunView]:
         """A page of the runs that match, newest first: `items`, and in `next` the cursor to pass as `after` for the
         next page; None if that was all."""
+        from outlast.query import parse, search
+
         page = await search(self._backend.store, parse(query), limit=limit, after=after)
         return Page([view_of(run, self._backend.codec) for run in page.runs], page.next)
 
     async def count(self, query: str = "") -> Count:
         """How many runs match: `number`, and whether there are `more` than were counted."""
+        from outlast.query import count, parse
+
         return await count(self._backend.store, parse(query))
 
     @property

@@ -139,6 +139,7 @@ class Queue(Port):
         )
         return found[0] if found else None
 
+    @checks(queue=_check_queue_name, owner=check_owner, visibility=check_ttl)
     async def dequeue(
         self,
         queue: str,

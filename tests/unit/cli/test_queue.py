@@ -90,7 +90,7 @@ async def main() -> None:
         notifier = app.store.notifier
         while True:
             wakeups = notifier.wakeups
-            if (await app.get("film")).wait_kind == "task":
+            if (await app.get("film").status()).wait_kind == "task":
                 return
             await notifier.wait(app.store.clock, 1, since=wakeups)
 

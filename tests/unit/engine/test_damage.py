@@ -36,7 +36,7 @@ async def test_a_damaged_run_harms_nobody_and_can_be_ended(tmp_path: Path, act: 
         assert await opened.get("sound").result(timeout=30) == "on"
         with pytest.raises(Undecodable, match="damaged"):
             await opened.get("damaged").status()
-        await getattr(opened, act)("damaged", **({"force": True} if act == "delete" else {}))
+        await getattr(opened.get("damaged"), act)(**({"force": True} if act == "delete" else {}))
         if act == "delete":
             assert await opened.store.find_one("damaged") is None
         else:

@@ -60,7 +60,7 @@ async def test_workflow_code_cannot_call_its_app(what: str) -> None:
 
 @outlast.sync.workflow
 def calls_its_sync_app() -> Any:
-    return apps[0].get("x")
+    return apps[0].get("x").status()
 
 
 def test_plain_workflow_code_cannot_either() -> None:

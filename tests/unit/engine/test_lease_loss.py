@@ -166,7 +166,7 @@ async def test_a_report_about_another_attempt_does_not_stop_one_that_runs(store:
     async with opened(store) as virtual:
         run = await virtual.start(works_once(), id="r")
         await virtual.clock.sleep(1)
-        uid = (await virtual.get("r")).uid
+        uid = (await virtual.get("r").status()).uid
         report = Raw(to_json(LeaseLossReport(life=uid, attempts={}, not_started={"once": 1})))
         await store.send([Send(run_id="r", item=Item(kind=LOST, data=report))])
         assert await run.result() == "done"

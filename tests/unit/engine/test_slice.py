@@ -11,7 +11,8 @@ import pytest
 import outlast
 from outlast.engine.runner.engine import LEASE_S
 from outlast.errors import RunFailed, StepFailed
-from outlast.model import Commit, Event, Outcome, Status
+from outlast.model import Commit, Event, Outcome, Receipt, Send, Status
+from outlast.model.commit import Refusal
 from outlast.stores.memory import MemoryStore
 from outlast.testing.virtual_clock import ManualClock
 
@@ -59,6 +60,11 @@ class DoomedStore(MemoryStore):
         if self.dead.is_set():
             await asyncio.get_running_loop().create_future()
         return await super().commit(commits, atomic=atomic, timeout=timeout)
+
+    async def send(self, sends: Sequence[Send], **options: Any) -> list[Receipt | Refusal]:
+        if self.dead.is_set():
+            await asyncio.get_running_loop().create_future()
+        return await super().send(sends, **options)
 
 
 async def finish(run: outlast.RunHandle[Any], clock: ManualClock, dead: asyncio.Event) -> Any:
