@@ -123,7 +123,7 @@ class _Client:
         while True:
             app = self._apps[self._where[run_id]]
             try:
-                return await getattr(app, verb)(run_id, *args, **options)
+                return await getattr(app.get(run_id), verb)(*args, **options)
             except Moved as moved:
                 self._where[run_id] = moved.moved_to
                 self._campaign.figures["told where"] += 1
