@@ -193,7 +193,7 @@ async def test_every_end_returns_the_place(store: str, end: str) -> None:
         second = await testing.start(billing("b1"), id="second", queue="bills")
         await testing.clock.sleep(90)
         if end != "fails":
-            await getattr(testing, end)("first", **({"force": True} if end == "delete" else {}))
+            await getattr(testing.get("first"), end)(**({"force": True} if end == "delete" else {}))
         assert await second.result() == "billed b1"
         if end == "fails":
             with pytest.raises(RunFailed):

@@ -111,11 +111,11 @@ async def test_a_step_is_done_elsewhere_while_its_run_is_on_disk(machines: Machi
     async with machines.driver(film) as driver:
         run = await driver.start(film(["opening", "ending"]), id="f")
         await machines.clock.sleep(1)
-        record = await driver.get("f")
+        record = await driver.get("f").status()
         assert (record.status, record.wait_kind, record.owner) == (Status.WAITING, "task", None)
         async with machines.worker(render):
             assert await run.result() == ["opening after None", "ending after None"]
-        assert sorted(told(await driver.history("f"))) == sorted(
+        assert sorted(told(await driver.get("f").history())) == sorted(
             [
                 "workflow.started",
                 "step.started 0/render",
@@ -242,7 +242,7 @@ async def test_a_failed_run_is_retried_with_a_new_task(machines: Machines) -> No
         async with machines.worker(render):
             with pytest.raises(RunFailed):
                 await run.result()
-        await driver.retry("r")
+        await driver.get("r").retry()
         async with machines.worker(render):
             with pytest.raises(RunFailed):
                 await run.result()
