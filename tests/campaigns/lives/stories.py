@@ -325,6 +325,7 @@ async def _over(opened: VirtualApp, clock: VirtualClock, run_id: str) -> Run:
         if (run := await opened.store.get(run_id)).status.terminal:
             return run
         await clock.sleep(1)
+        await asyncio.sleep(0.02)
     raise AssertionError(f"{run_id} does not end")
 
 

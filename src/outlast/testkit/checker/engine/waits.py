@@ -85,7 +85,9 @@ def _in_sequence(case: Case, id: str) -> list[Attempt]:
         for attempt in case.attempts_at(id)
         if attempt.commit.events and (attempt.fate is Fate.OK or case.holds(attempt) is not None)
     ]
-    return [attempt for _, attempt in sorted(found, key=lambda one: one[0])]
+    # A commit that was sent again, because its answer was lost, happened once.
+    once = {attempt.commit.events[0].id: (number, attempt) for number, attempt in found}
+    return [attempt for _, attempt in sorted(once.values(), key=lambda one: one[0])]
 
 
 def _as_sent(attempt: Attempt, items: dict[int, Item]) -> Iterator[Violation]:
