@@ -173,8 +173,8 @@ STATUSES = tuple(f"idx:status:{status.value}" for status in Status)
 
 
 async def reconcile(server: Server, *, timeout: float | None) -> int:
-    """Mend the indexes of all partitions, and give back slots that nobody has; how many places were
-    wrong or missing."""
+    """Repair the indexes of all partitions, and release concurrency slots without a holder; returns how many entries
+    were wrong or missing."""
     mended = 0
     for part in range(server.layout.partitions):
         ids: set[str] = set()
