@@ -17,6 +17,20 @@ DELETION = ("tests/stores/redis/test_deletion.py",)
 
 MUTANTS = [
     Mutant(
+        "redis: what arrives in another partition sends no wake-up",
+        f"{FOLDER}/session_store.py",
+        "            self.notifier.wake(runs=reached)\n",
+        "            pass\n",
+        PARTITIONS,
+    ),
+    Mutant(
+        "redis: the wake-up of what arrives in another partition names no run",
+        f"{FOLDER}/notifier.py",
+        "                reached.add(entry.send.run)\n",
+        "",
+        PARTITIONS,
+    ),
+    Mutant(
         "redis: of several primaries only the first may be too old",
         f"{FOLDER}/location.py",
         "    for one in found:\n        if _is_too_old",

@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from outlast.errors import NotFound, RunClosed
 from outlast.model import Commit, Committed, Item, Run, Send, Start
+from outlast.model.commit_rules import WakeupKind
 from outlast.model.run_contents import Receipt
 from outlast.stores.redis import RedisClusterStore
 from outlast.stores.redis.commit import commit_all
@@ -54,6 +55,40 @@ async def test_items_for_another_partition_arrive_with_the_commit(
     assert (await parted.get(other)).runnable_at is not None
 
 
+@pytest.mark.proves("I12", "I16")
+@pytest.mark.parametrize("what", ["item", "child"])
+async def test_what_arrives_elsewhere_sends_a_wakeup_after_its_arrival(
+    parted: RedisClusterStore, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that the commit has woken polls before the entry is there: it needs another wake-up."""
+    other = elsewhere(parted, "r")
+    await begin(parted, "r")
+    if what == "item":
+        await begin(parted, other)
+        commit = Commit(run_id="r", sends=(signal(other),))
+    else:
+        commit = Commit(run_id="r", starts=(Start(Run(id=other, parent="r"), events(other, 1)),))
+    server, notifier = await parted._session.server(), parted.notifier
+    at_arrival: list[int] = []
+    calls = server.calls
+
+    async def observed(asked: Any, *, timeout: float | None) -> Any:
+        found = await calls(asked, timeout=timeout)
+        if any(call.script == "receive_entry" for call in asked):
+            at_arrival.append(notifier.wakeups_for(WakeupKind.RUNS))
+        return found
+
+    monkeypatch.setattr(server, "calls", observed)
+    reached: list[str] = []
+    end = notifier.listen(lambda runs: reached.extend(runs or ()))
+    await done(parted, commit)
+    await asyncio.sleep(0)
+    end()
+    assert at_arrival
+    assert notifier.wakeups_for(WakeupKind.RUNS) > at_arrival[-1]
+    assert reached.count(other) == (2 if what == "item" else 0)
+
+
 @pytest.mark.proves("I3", "I12", "I16", "I23")
 async def test_what_a_dead_process_left_is_carried_over_once(
     parted: RedisClusterStore, clock: ManualClock
@@ -85,7 +120,7 @@ async def test_carriers_that_race_deliver_once_and_in_order(parted: RedisCluster
         await committed_only(parted, Commit(run_id="r", sends=(send,)))
     server = await parted._session.server()
     source = server.layout.part_of("r")
-    await asyncio.gather(*(relay(server, [source], timeout=None) for _ in range(8)))
+    await asyncio.gather(*(relay(server, [source], set(), timeout=None) for _ in range(8)))
     assert [item.id for item in await parted.inbox(other)] == ids
 
 
@@ -103,11 +138,11 @@ async def test_an_entry_that_comes_late_is_not_taken_again(parted: RedisClusterS
     flat: list[Any] = (
         [one for pair in left.items() for one in pair] if isinstance(left, dict) else left
     )
-    await relay(server, [source], timeout=None)
+    await relay(server, [source], set(), timeout=None)
     await parted.delete(other)
     await begin(parted, other)
     await server.commands([(source, (b"HSET", key, *flat))], timeout=None, writes=True)
-    await relay(server, [source], timeout=None)
+    await relay(server, [source], set(), timeout=None)
     assert await parted.inbox(other) == []
 
 

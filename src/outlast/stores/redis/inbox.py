@@ -35,9 +35,11 @@ class RedisInbox(SessionStore):
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
         server = await self._session.server()
-        receipts = await send_all(server, sends, finishes, keeps, timeout=timeout)
-        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
-        return receipts
+        reached = {send.run_id for send in sends}
+        try:
+            return await send_all(server, sends, finishes, keeps, reached, timeout=timeout)
+        finally:
+            self.notifier.wake(WakeupKind.RUNS, runs=reached)
 
     async def inbox(
         self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
@@ -51,10 +53,12 @@ async def send_all(
     sends: Sequence[Send],
     finishes: Sequence[Claim],
     keeps: Sequence[Claim],
+    reached: set[str],
     *,
     timeout: float | None,
 ) -> list[Receipt | Refusal]:
-    """Deliver items, remove the tasks that they are the results of, keep others for good.
+    """Deliver items, remove the tasks that they are the results of, keep others for good. Runs that got items of
+    other writers from an outbox are added to `reached`.
 
     Without tasks each partition gets its own items. With tasks the items of a partition go with the
     tasks there, as one step; what is for yet another one goes through the outbox of the first."""
@@ -96,7 +100,7 @@ async def send_all(
         if has_posted == b"1":
             posted.add(call.part)
     if posted:
-        carried = await relay(server, posted, timeout=timeout)
+        carried = await relay(server, posted, reached, timeout=timeout)
         for n, send in enumerate(sends):
             if receipts[n][0] == b"posted":
                 receipts[n] = carried.get(send.item.id, [b"again", b"0"])

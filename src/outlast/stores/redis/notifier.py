@@ -206,9 +206,10 @@ _entry = msgspec.msgpack.Decoder(Entry)
 
 
 async def relay(
-    server: Server, sources: Collection[int], *, timeout: float | None
+    server: Server, sources: Collection[int], reached: set[str], *, timeout: float | None
 ) -> dict[str, list[Any]]:
-    """Carry the entries of these partitions; the outcomes of items, by their ids."""
+    """Carry the entries of these partitions; the outcomes of items, by their ids. The runs that got an item are added
+    to `reached`, also if this fails later."""
     answers: dict[str, list[Any]] = {}
     await carry_releases_soon(server, sources, timeout=timeout)
     for source in sources:
@@ -227,6 +228,7 @@ async def relay(
                 continue
             if entry.send is not None:
                 answers[entry.send.id] = answer
+                reached.add(entry.send.run)
             await server.commands([(source, (b"HDEL", key, number))], timeout=timeout, writes=True)
     return answers
 

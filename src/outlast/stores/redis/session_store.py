@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -95,17 +95,16 @@ class SessionStore(Store):
         await delete.finish_all(server, timeout=timeout)
         return await failover_guard.reconcile(server, timeout=timeout)
 
-    async def _carry(
-        self,
-        relay: Callable[..., Awaitable[dict[str, Any]]],
-        posted: set[int],
-        timeout: float | None,
-    ) -> dict[str, Any]:
-        """Carry outbox entries now. What fails stays in the outbox."""
+    async def _carry(self, posted: set[int], timeout: float | None) -> dict[str, list[Any]]:
+        """Carry outbox entries now, then send their wake-ups: a worker that the commit has woken may have polled before
+        they arrived. What fails stays in the outbox."""
+        reached: set[str] = set()
         try:
-            return await relay(await self._session.server(), posted, timeout=timeout)
+            return await relay(await self._session.server(), posted, reached, timeout=timeout)
         except (TryAgain, StoreFault):
             return {}
+        finally:
+            self.notifier.wake(runs=reached)
 
     async def _maintain(self, server: Server, timeout: float | None) -> None:
         """Periodically: carry what a crashed process has left, and apply retention."""
@@ -116,7 +115,8 @@ class SessionStore(Store):
         try:
             await delete.finish_all(server, timeout=timeout)
             posted = set(await waiting(server, timeout=timeout))
-            await self._carry(relay, posted, timeout)
+            if posted:
+                await self._carry(posted, timeout)
             if self._retention is not None:
                 before = await server.now(timeout=timeout) - timedelta(seconds=self._retention)
                 await self.expire(before, timeout=timeout)
@@ -145,7 +145,7 @@ class SessionStore(Store):
         )
         self._watch.forget(run_id)
         if posted:
-            await self._carry(relay, posted, timeout)
+            await self._carry(posted, timeout)
         self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
         return was_there
 
@@ -162,7 +162,7 @@ class SessionStore(Store):
             server, before, status=status, limit=limit, timeout=timeout
         )
         if posted:
-            await self._carry(relay, posted, timeout)
+            await self._carry(posted, timeout)
         return gone
 
 

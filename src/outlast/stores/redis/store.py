@@ -21,7 +21,6 @@ from outlast.stores.redis.delete import hidden_among
 from outlast.stores.redis.inbox import RedisInbox
 from outlast.stores.redis.keys import of_run
 from outlast.stores.redis.location import Location
-from outlast.stores.redis.notifier import relay
 from outlast.stores.redis.queue import RedisQueue
 from outlast.stores.redis.registry import RedisRegistry
 from outlast.stores.redis.run_details import RedisRunDetails, forget_elsewhere
@@ -105,7 +104,7 @@ class RedisStore(RedisInbox, RedisTasks, RedisRunDetails, RedisRegistry, RedisTr
         timeout: float | None,
     ) -> list[Outcome]:
         """Carry items to other partitions; the result tells which were not delivered."""
-        answers = await self._carry(relay, posted, timeout)
+        answers = await self._carry(posted, timeout)
         completed: list[Outcome] = []
         for commit, outcome in zip(commits, outcomes, strict=True):
             if isinstance(outcome, Committed) and not outcome.again and commit.sends:
