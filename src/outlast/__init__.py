@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         wait_for_signal,
     )
     from outlast.decorators import Step, Workflow, step, workflow
-    from outlast.engine.definitions.retry import Retry
+    from outlast.engine.definitions.retry import Retry, RetryAfter
     from outlast.engine.operations.scopes import Stop
     from outlast.messages import Query, Signal, Update
     from outlast.model.event import Event
@@ -65,6 +65,7 @@ __all__ = [
     "QueuePolicy",
     "Rate",
     "Retry",
+    "RetryAfter",
     "Run",
     "RunHandle",
     "RunView",
@@ -111,7 +112,7 @@ _MODULES = {
     "outlast.call": "Call",
     "outlast.client": "Client RunHandle RunView TransactionClient Unreadable",
     "outlast.decorators": "Step Workflow step workflow",
-    "outlast.engine.definitions.retry": "Retry",
+    "outlast.engine.definitions.retry": "Retry RetryAfter",
     "outlast.engine.operations.scopes": "Stop",
     "outlast.messages": "Query Signal Update",
     "outlast.model.event": "Event",

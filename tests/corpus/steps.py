@@ -133,7 +133,7 @@ async def gives_up_at_once() -> None:
     await picky()
 
 
-@outlast.step(retry=outlast.Retry(attempts=9, retry_on=(ConnectionError,)))
+@outlast.step(retry=outlast.Retry(attempts=9, on=(ConnectionError,)))
 async def choosy() -> None:
     raise KeyError("not worth another try")
 

@@ -24,6 +24,28 @@ from tests.mutants._engine import (
 )
 
 MUTANTS = [
+    # -- retries --------------------------------------------------------------------------------
+    Mutant(
+        "a bug in a step is retried",
+        RETRY,
+        "        if is_bug(error) if self.on is None else not _is(error, self.on):\n",
+        "        if self.on is not None and not _is(error, self.on):\n",
+        ("tests/unit/engine/test_retry_kinds.py", "-k", "loop"),
+    ),
+    Mutant(
+        "what a user derives from a programming error is a bug",
+        RETRY,
+        "    return type(error) in kinds or",
+        "    return isinstance(error, kinds) or",
+        ("tests/unit/engine/test_retry_kinds.py", "-k", "loop"),
+    ),
+    Mutant(
+        "a step cannot say when it is tried again",
+        RETRY,
+        "        if _is(error, (RetryAfter,)):\n",
+        "        if False:\n",
+        ("tests/unit/engine/test_retry_kinds.py", "-k", "loop"),
+    ),
     # -- eviction -------------------------------------------------------------------------------
     Mutant(
         "code that waits once more is left half open",

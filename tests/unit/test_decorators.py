@@ -95,8 +95,8 @@ def test_options_of_a_step(options: dict[str, Any], says: str) -> None:
         ({"delay": float("nan")}, "delay=nan"),
         ({"max_delay": "x"}, "max_delay='x'"),
         ({"give_up_on": ValueError}, "tuple of classes"),
-        ({"retry_on": [ValueError]}, "tuple of classes"),
-        ({"retry_on": ("ValueError",)}, "tuple of classes"),
+        ({"on": [ValueError]}, "tuple of classes"),
+        ({"on": ("ValueError",)}, "tuple of classes"),
     ],
 )
 def test_options_of_a_retry(options: dict[str, Any], says: str) -> None:

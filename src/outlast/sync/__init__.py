@@ -20,7 +20,7 @@ from outlast.context import (
     uuid4,
 )
 from outlast.decorators import Step, Workflow, workflow
-from outlast.engine.definitions.retry import Retry
+from outlast.engine.definitions.retry import Retry, RetryAfter
 from outlast.engine.operations.scopes import Stop
 from outlast.run_logging import get_logger
 from outlast.schedules import Schedule
@@ -41,6 +41,7 @@ from outlast.sync.plain import (
 __all__ = [
     "App",
     "Retry",
+    "RetryAfter",
     "RunHandle",
     "Schedule",
     "Step",

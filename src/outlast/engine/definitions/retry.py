@@ -1,4 +1,7 @@
-"""Retry: whether a failed attempt is retried, and after how long. Pure decisions."""
+"""Retry: whether a failed attempt is retried, and after how long. Pure decisions.
+
+A *bug* is an error that the same code raises again: it is not retried, unless the policy names its class.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,42 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from outlast._public import public
-from outlast.errors import InvalidValue, PayloadError
+from outlast.errors import InvalidValue, PayloadError, WorkflowMisuse
 from outlast.model.times import MAX_DELAY, to_seconds
 
 HOUR = 3600.0
+
+PROGRAMMING_ERRORS: tuple[type[Exception], ...] = (
+    NameError,
+    UnboundLocalError,
+    AttributeError,
+    TypeError,
+    LookupError,
+    KeyError,
+    IndexError,
+    AssertionError,
+    ImportError,
+    ModuleNotFoundError,
+)
+"""The classes of bugs. A class that is derived from one of them has a meaning of its own and is none."""
+
+
+@public
+class RetryAfter(Exception):
+    """Raise it in a step to say when it may be tried again, as a service does by ``Retry-After``::
+
+        raise outlast.RetryAfter(float(response.headers["Retry-After"])) from error
+
+    It counts as a failed attempt, and `Retry.attempts` of the step limits how many there are."""
+
+    def __init__(self, seconds: float | timedelta) -> None:
+        wait = to_seconds(seconds)
+        if not is_number(wait) or not 0 <= wait <= MAX_DELAY:
+            raise InvalidValue(f"RetryAfter({seconds!r}): use a number of seconds, or a timedelta")
+        super().__init__(
+            f"to be tried again after {wait:g} s (step(retry=outlast.Retry(attempts=…)) says how often)"
+        )
+        self.seconds = wait
 
 
 @public
@@ -21,7 +56,11 @@ class Retry:
 
     The n-th retry waits ``delay * backoff ** (n - 1)`` seconds, at most `max_delay` (an hour, or `delay` if that is
     longer), plus or minus up to `jitter` (a share of it), so that many failures are not retried at the same moment.
-    `give_up_on` wins over `retry_on`. A value that cannot be stored is never retried.
+
+    Every `Exception` is retried except bugs: NameError, AttributeError, TypeError, LookupError, KeyError, IndexError,
+    AssertionError and ImportError themselves (not classes derived from them), and `WorkflowMisuse`. `on` names the
+    classes that are retried instead, bugs included if it names them: ``on=(Exception,)`` retries all. `give_up_on` wins
+    over `on`. A value that cannot be stored is never retried. `RetryAfter` says its own delay.
     """
 
     attempts: int = 3
@@ -29,7 +68,7 @@ class Retry:
     backoff: float = 2.0
     max_delay: float | timedelta | None = None
     jitter: float = 0.1
-    retry_on: tuple[type[Exception], ...] = (Exception,)
+    on: tuple[type[Exception], ...] | None = None
     give_up_on: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
@@ -42,8 +81,10 @@ class Retry:
             value = getattr(self, name)
             if not is_number(value) and (name, value) != ("max_delay", None):
                 raise InvalidValue(f"{name}={value!r}: use a number")
-        for name in ("retry_on", "give_up_on"):
+        for name in ("on", "give_up_on"):
             kinds = getattr(self, name)
+            if (name, kinds) == ("on", None):
+                continue
             if not isinstance(kinds, tuple) or not all(_is_kind(kind) for kind in kinds):
                 raise InvalidValue(
                     f"{name}={kinds!r}: use a tuple of classes of errors, as (ConnectionError,)"
@@ -72,7 +113,10 @@ class Retry:
         """How long to wait after the `failures`-th failure, or None to give up."""
         if failures >= self.attempts or _is(error, (*self.give_up_on, PayloadError)):
             return None
-        if not _is(error, self.retry_on):
+        if _is(error, (RetryAfter,)):
+            state = getattr(error, "raised_state", vars(error))  # of an error from another process
+            return timedelta(seconds=state.get("seconds", self._delay))
+        if is_bug(error) if self.on is None else not _is(error, self.on):
             return None
         try:
             seconds = min(self._delay * self.backoff ** (failures - 1), self._most)
@@ -95,6 +139,16 @@ def _is(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
     """Whether an error is of one of these classes; an error from another process has only their names."""
     elsewhere = getattr(error, "kinds", ())
     return isinstance(error, kinds) or any(name_of(kind) in elsewhere for kind in kinds)
+
+
+def is_bug(
+    error: BaseException, kinds: tuple[type[BaseException], ...] = PROGRAMMING_ERRORS
+) -> bool:
+    """Whether an error is a bug: its class is one of `kinds` itself, or it is a misuse of outlast."""
+    elsewhere = getattr(error, "kinds", ())  # of an error from another process
+    if elsewhere:
+        return elsewhere[0] in map(name_of, kinds) or name_of(WorkflowMisuse) in elsewhere
+    return type(error) in kinds or isinstance(error, WorkflowMisuse)
 
 
 def name_of(kind: type) -> str:
