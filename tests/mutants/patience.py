@@ -172,7 +172,7 @@ MUTANTS = [
         "postgres: a transactional step does not wait for its run",
         "engine/steps/transactions.py",
         "        [answer] = await store.commit_when_free([commit], patience=LOCK_PATIENCE_S)\n",
-        "        [answer] = await store.commit_when_free([commit], patience=4)\n"
+        "        [answer] = await store.commit_when_free([commit], patience=0.01)\n"
         "        if isinstance(answer, Busy):\n            raise TryAgain('locked')\n",
         ("tests/stores/postgres/test_transactional_steps.py", "-k", "waits_for_a_run"),
     ),

@@ -9,7 +9,8 @@
 
 Each life goes on with what its client has under way: it repeats a start or a signal that nobody
 answered, as a client must who does not know what became of it, and begins new runs meanwhile. The
-last life begins nothing new and lives until everything has ended.
+last life starts one more run of each kind, which no kill interrupts, and lives until everything has
+ended.
 """
 
 from __future__ import annotations
@@ -117,10 +118,12 @@ class _Life:
             over = {run_id for what, run_id, _ in self._past if what in ("result", "failed")}
             known = [id_of(number) for number in range(self._next)]
             mine = {asyncio.create_task(self._accompany(id)) for id in known if id not in over}
+            fresh = len(KINDS) if self._is_last else 0
             while True:
-                while len(mine) < UNDER_WAY and not self._is_last:
+                while fresh or (len(mine) < UNDER_WAY and not self._is_last):
                     mine.add(asyncio.create_task(self._accompany(id_of(self._next))))
                     self._next += 1
+                    fresh = max(fresh - 1, 0)
                 if not mine:
                     return "over"
                 done, mine = await asyncio.wait(mine, return_when=asyncio.FIRST_COMPLETED)

@@ -13,6 +13,7 @@ from outlast.testkit.dump import RunDump
 from tests.campaigns.engine_kills.killing import Evidence, kill_again_and_again
 from tests.campaigns.engine_kills.ledgers import Effect
 from tests.campaigns.engine_kills.verdict import executions, judge
+from tests.campaigns.engine_kills.workflows import kind_of
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +34,11 @@ def test_an_engine_that_is_killed_keeps_its_promises(evidence: Evidence) -> None
 # -- the verdict itself: evidence that was tampered with is found out -----------------------------
 
 
-def _first(evidence: Evidence, kind: str) -> RunDump:
-    return next(one for id, one in evidence.final.runs.items() if id.startswith(kind))
+def _uninterrupted(evidence: Evidence, kind: str) -> RunDump:
+    """The newest run of a kind: the last life started it, so no kill has interrupted a step of it. An
+    older one may have been given up for good reasons, and then it shows nothing of what was changed."""
+    mine = [id for id in evidence.final.runs if id.startswith(f"{kind}-") and "~" not in id]
+    return evidence.final.runs[max(mine, key=lambda id: kind_of(id, evidence.kinds)[1])]
 
 
 def _with(evidence: Evidence, dumped: RunDump) -> Evidence:
@@ -43,13 +47,13 @@ def _with(evidence: Evidence, dumped: RunDump) -> Evidence:
 
 
 def _change(evidence: Evidence, kind: str, change: Callable[[Run], Run]) -> Evidence:
-    dumped = _first(evidence, kind)
+    dumped = _uninterrupted(evidence, kind)
     return _with(evidence, replace(dumped, run=change(dumped.run)))
 
 
 def _lose_a_run(evidence: Evidence) -> Evidence:
     runs = dict(evidence.final.runs)
-    del runs["chain-0"]
+    del runs[_uninterrupted(evidence, "chain").run.id]
     return evidence._replace(final=replace(evidence.final, runs=runs))
 
 
@@ -69,7 +73,7 @@ def _give_up_too_early(evidence: Evidence) -> Evidence:
 
 
 def _run_a_recorded_step_again(evidence: Evidence) -> Evidence:
-    chain = _first(evidence, "chain")
+    chain = _uninterrupted(evidence, "chain")
     first = next(one for one in evidence.effects if one.run_id == chain.run.id)
     last = evidence.effects[-1]
     again = Effect("begun", last.life + 1, last.at + 10**9, *_names(first))
@@ -77,27 +81,28 @@ def _run_a_recorded_step_again(evidence: Evidence) -> Evidence:
 
 
 def _run_before_the_start_is_durable(evidence: Evidence) -> Evidence:
-    chain = _first(evidence, "chain")
+    chain = _uninterrupted(evidence, "chain")
     first = next(one for one in evidence.effects if one.run_id == chain.run.id)
     early = Effect("begun", 0, 0, first.run_id, first.uid, "never_started", 1)
     return evidence._replace(effects=[early, *evidence.effects])
 
 
 def _run_an_item_again(evidence: Evidence) -> Evidence:
-    item = next(one for one in evidence.effects if one.key.endswith("]"))
+    spread = _uninterrupted(evidence, "spread")
+    item = next(one for one in evidence.effects if one.run_id == spread.run.id)
     again = Effect("begun", 99, evidence.effects[-1].at + 10**9, *_names(item))
     return evidence._replace(effects=[*evidence.effects, again])
 
 
 def _lose_a_signal(evidence: Evidence) -> Evidence:
-    dumped = _first(evidence, "listens")
+    dumped = _uninterrupted(evidence, "listens")
     heard = next(event for event in dumped.events if event.type == "signal.received")
     kept = [event for event in dumped.events if event is not heard]
     return _with(evidence, replace(dumped, events=kept))
 
 
 def _undo_in_another_order(evidence: Evidence) -> Evidence:
-    run_id = _first(evidence, "undoes").run.id
+    run_id = _uninterrupted(evidence, "undoes").run.id
     swap = {"un-car": "un-hotel", "un-hotel": "un-car"}
     effects = [
         replace(one, label=swap.get(one.label, one.label)) if one.run_id == run_id else one
@@ -107,13 +112,13 @@ def _undo_in_another_order(evidence: Evidence) -> Evidence:
 
 
 def _forget_to_undo(evidence: Evidence) -> Evidence:
-    run_id = _first(evidence, "undoes").run.id
+    run_id = _uninterrupted(evidence, "undoes").run.id
     effects = [one for one in evidence.effects if one.run_id != run_id or one.label != "un-hotel"]
     return evidence._replace(effects=effects)
 
 
 def _try_once_too_often(evidence: Evidence) -> Evidence:
-    dumped = _first(evidence, "flaky")
+    dumped = _uninterrupted(evidence, "flaky")
     start = next(event for event in dumped.events if event.type == "step.started")
     return _with(evidence, replace(dumped, events=[*dumped.events, start]))
 

@@ -22,6 +22,8 @@ from outlast.model.commit import Commit, Committed
 from outlast.model.run import Change
 from outlast.model.times import EPOCH
 from outlast.stores.postgres import PostgresStore
+from outlast.stores.postgres import store as postgres_store
+from outlast.stores.postgres.transaction import TransactionStore
 from tests.stores.postgres.places import url_of
 from tests.stores.sqlite_processes.crew import Member
 
@@ -271,11 +273,22 @@ async def locked(opened: outlast.App, connection: Any) -> AsyncIterator[None]:
 
 
 @pytest.mark.proves("I4", "I9")
-async def test_a_step_waits_for_a_run_that_is_locked(database: Any) -> None:
-    """For longer than any commit takes: the step is done once, in its first attempt."""
+async def test_a_step_waits_for_a_run_that_is_locked(
+    database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For longer than one statement waits for a lock: the step is done once, in its first attempt."""
+    monkeypatch.setattr(postgres_store, "MAX_LOCK_WAIT_S", 0.05)
+    tries: asyncio.Queue[None] = asyncio.Queue()
+
+    async def counted(store: TransactionStore, *args: Any) -> Any:
+        tries.put_nowait(None)
+        return await PostgresStore._commit_waiting(store, *args)
+
+    monkeypatch.setattr(TransactionStore, "_commit_waiting", counted)
     async with app() as opened:
-        async with locked(opened, database):
-            await asyncio.sleep(6)
+        async with locked(opened, database), asyncio.timeout(60):
+            for _ in range(3):
+                await tries.get()
         await opened.get("s").result(timeout=30)
         types = [event.type for event in await opened.get("s").history()]
     assert types.count(EventType.STEP_STARTED) == 1

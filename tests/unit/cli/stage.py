@@ -152,10 +152,9 @@ class Terminal:
         while text not in self.shown:
             assert self._read(), f"{text!r} was not shown, but: {self.shown}"
 
-    def read_for(self, seconds: float) -> None:
-        """Read what is shown, and wait no longer than that for it to begin."""
-        if select.select([self._main], [], [], seconds)[0]:
-            self._read()
+    def read_for(self, seconds: float) -> bool:
+        """Read what is shown, and wait no longer than that for it to begin; whether anything came."""
+        return bool(select.select([self._main], [], [], seconds)[0]) and self._read()
 
     def type(self, keys: str) -> None:
         """Press keys."""

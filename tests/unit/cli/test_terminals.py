@@ -144,10 +144,15 @@ def test_ctrl_c_at_the_debugger_is_heard(shop: Path) -> None:
     args = ("replay", "done.outlast", "--app", "shop", "--break-at", "charge")
     with terminal(shop, *args) as screen:
         screen.read_until("(Pdb)")
-        # Between showing the prompt and reading, Python hears a key, and minds it when it has read.
+        # Once: a second Ctrl-C, between two prompts, ends the debugger as it should. A signal that comes
+        # between showing the prompt and reading is handled when Python has read a line.
+        screen.type("\x03")
         while "KeyboardInterrupt" not in screen.shown:
-            screen.type("\x03")
-            screen.read_for(2.0)
+            if not screen.read_for(2.0):
+                assert screen.process.poll() is None, screen.shown
+                screen.type("\n")
+        screen.shown = screen.shown.partition("KeyboardInterrupt")[2]
+        screen.read_until("(Pdb)")
         screen.type("q\n")
         assert screen.end() == 0
 

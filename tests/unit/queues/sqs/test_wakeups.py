@@ -115,6 +115,8 @@ async def test_a_lost_message_is_made_anew_from_the_store(tmp_path: Path, queue:
     path, clock = tmp_path / "film.db", ManualClock()
     calls = Recording(client())
     async with process(path, queue, clock=clock, client=calls):
+        # Both of its pollers have looked once and wait: only a sweep can find what is written now.
+        await until(lambda: clock.sleepers == 2)
         async with outlast.App(f"sqlite:///{path}", clock=clock) as dead:
             await dead.start(film("jaws"), id="film-1", here=False)
         assert "send_message" not in calls.since(0)
