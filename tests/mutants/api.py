@@ -5,6 +5,7 @@ from __future__ import annotations
 from outlast.testkit.mutation import Mutant
 
 NAMES = "tests/project/test_public_names.py"
+WITH_SIGNAL = "tests/unit/engine/test_start_with_signal.py"
 
 MUTANTS = [
     Mutant(
@@ -20,5 +21,26 @@ MUTANTS = [
         "from outlast import errors\n",
         "from outlast import errors\nfrom outlast.app import App as _\n",
         (NAMES, "-k", "errors_alone"),
+    ),
+    Mutant(
+        "a run that is started here leaves its first signal unread",
+        "engine/runner/engine.py",
+        "revision=committed.revision, inbox=len(new.sends)",
+        "revision=committed.revision, inbox=0",
+        (WITH_SIGNAL, "-k", "one_commit or lost"),
+    ),
+    Mutant(
+        "the first signal is sent after the start",
+        "engine/replay/new_run.py",
+        "        return () if self.signal is None else (Send",
+        "        return () if self.signal is None or self.creation is Creation.NEW else (Send",
+        (WITH_SIGNAL, "-k", "one_commit"),
+    ),
+    Mutant(
+        "a run that is there does not get the signal of a start",
+        "client/client.py",
+        "            if item is not None:\n                await backend.send(run_id, item)\n",
+        "",
+        (WITH_SIGNAL, "-k", "there_gets"),
     ),
 ]

@@ -20,7 +20,7 @@ from outlast._public import public
 from outlast.call import Call
 from outlast.client.backend import Backend
 from outlast.client.debounce import check_times, debounced
-from outlast.client.handle import RunHandle
+from outlast.client.handle import RunHandle, signal_item
 from outlast.client.moved_runs import unless_moved
 from outlast.client.queues import Queues
 from outlast.client.start import StartRequest, difference, request_of
@@ -29,11 +29,13 @@ from outlast.codecs import JsonCodec
 from outlast.decorators import Workflow
 from outlast.engine.replay.new_run import NewRun
 from outlast.errors import InvalidValue, NotFound, RunClosed, RunExists
+from outlast.messages import Signal
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import check_id, new_id
 from outlast.model.query import Page, RunQuery
 from outlast.model.queue_policy import STARTS, QueueOptions
 from outlast.model.run import AttributeValue, Status
+from outlast.model.run_contents import Item
 from outlast.model.times import EPOCH, to_seconds
 from outlast.model.validation import as_attributes
 from outlast.ports.clock import Clock
@@ -61,6 +63,11 @@ class StartOptions(TypedDict, total=False):
     on_conflict: Literal["attach", "fail", "replace"]
     attributes: Mapping[str, AttributeValue] | None
     queue: str | QueueOptions | None
+    signal: FirstSignal | None
+
+
+FirstSignal = tuple[str | Signal[Any], Any] | tuple[str | Signal[Any], Any, str]
+"""A signal to start with: its name or declaration, the value, and a `dedup` if it may be sent again."""
 
 
 @public
@@ -136,6 +143,10 @@ class Client:
         ``replace`` ends that run and starts a new one. `attributes` are what `find` finds the run by. With
         `queue` it waits there for its turn, or for its time:
         ``queue=QueueOptions("mail", key=tenant, delay=60)``.
+
+        ``signal=(paid, receipt)`` sends a signal in the commit that creates the run. A run that exists and may be
+        attached to gets the signal too: `RunHandle.is_new` says which it was, and `RunClosed` is raised if it has
+        ended. ``(paid, receipt, "pay-1")`` is received once, however often it is sent.
         """
         request = self.request(call, args, kwargs)
         return await self.start_run(request, self._backend.create, **options)
@@ -171,12 +182,11 @@ class Client:
                 queue=_queue_options(queue(call) if callable(queue) else queue, now),
             )
             commits.append(new.commit())
-            handles.append(self._started(new.id))
             if len(commits) == BATCH:
-                await self._create_many(commits)
+                handles += await self._create_many(commits)
                 commits = []
         if commits:
-            await self._create_many(commits)
+            handles += await self._create_many(commits)
         return handles
 
     async def debounce(
@@ -202,7 +212,7 @@ class Client:
         run_id = await debounced(
             self._backend.store, request, key=key, quiet=quiet, at_most=at_most, queue=options
         )
-        return self._started(run_id)
+        return self._started(run_id, is_new=False)
 
     def on(self, transaction: Any) -> TransactionClient:
         """This client inside a transaction of yours on the database of its store: what is started, sent and queued
@@ -298,9 +308,11 @@ class Client:
         on_conflict: str = "attach",
         attributes: Mapping[str, AttributeValue] | None = None,
         queue: str | QueueOptions | None = None,
+        signal: FirstSignal | None = None,
     ) -> RunHandle[Any]:
         """Start what is requested: `create` makes the run durable."""
         backend = self._backend
+        item = None if signal is None else _first(backend, signal)
         if on_conflict not in self._conflicts:
             *some, last = self._conflicts
             raise InvalidValue(
@@ -326,7 +338,9 @@ class Client:
             creation=creation,
             attributes=as_attributes(attributes or {}),
             queue=options,
+            signal=item,
         )
+        is_new = True
         try:
             await create(new)
         except RunExists:
@@ -336,15 +350,25 @@ class Client:
             differs = await difference(request, run, backend.store, backend.codec)
             if differs:
                 raise RunExists(run_id, run.uid, differs) from None
-        return self._started(run_id)
+            is_new = False
+            if item is not None:
+                await backend.send(run_id, item)
+        return self._started(run_id, is_new=is_new)
 
-    def _started(self, run_id: str) -> RunHandle[Any]:
-        return RunHandle(self._backend, run_id)
+    def _started(self, run_id: str, *, is_new: bool) -> RunHandle[Any]:
+        return RunHandle(self._backend, run_id, is_new=is_new)
 
-    async def _create_many(self, commits: Sequence[Commit]) -> None:
-        for outcome in await self._backend.store.commit_when_free(commits):
+    async def _create_many(self, commits: Sequence[Commit]) -> List[RunHandle[Any]]:
+        handles = []
+        for commit, outcome in zip(
+            commits, await self._backend.store.commit_when_free(commits), strict=True
+        ):
             if not isinstance(outcome, Committed | RunExists):
                 raise outcome
+            handles.append(
+                self._started(commit.run_id, is_new=isinstance(outcome, Committed))
+            )
+        return handles
 
 
 @public
@@ -369,8 +393,8 @@ class TransactionClient(Client):
         self._backend = _TransactionBackend(outside, outside.store.on(transaction))
         self._owned = None
 
-    def _started(self, run_id: str) -> RunHandle[Any]:
-        return RunHandle(self._outside, run_id)
+    def _started(self, run_id: str, *, is_new: bool) -> RunHandle[Any]:
+        return RunHandle(self._outside, run_id, is_new=is_new)
 
 
 class _TransactionBackend(Backend):
@@ -380,6 +404,16 @@ class _TransactionBackend(Backend):
 
     async def expect_queued(self) -> None:
         await self._outside.expect_queued()
+
+
+def _first(backend: Backend, signal: object) -> Item:
+    """The signal that a run is started with, as an item of its inbox."""
+    if not isinstance(signal, tuple) or len(signal) not in (2, 3):
+        raise InvalidValue(
+            f"signal={signal!r} is not possible: give the signal and its value, signal=(approve, value)"
+        )
+    name, data = backend.message(signal[0], signal[1], "signal")
+    return signal_item(name, data, *signal[2:])
 
 
 def _queue_options(queue: str | QueueOptions | None, now: datetime) -> QueueOptions | None:

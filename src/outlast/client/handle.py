@@ -64,9 +64,12 @@ class RunHandle(Generic[T]):
     run does not exist and `Moved` if it is in another store.
     """
 
-    def __init__(self, backend: Backend, id: str) -> None:
+    def __init__(self, backend: Backend, id: str, *, is_new: bool = False) -> None:
         self._backend = backend
         self.id = id
+        self.is_new = is_new
+        """Whether the `start` that returned this handle has created the run. False if the run was there, and for a
+        handle of `get`."""
 
     def __repr__(self) -> str:
         return f"<run {self.id!r}>"
@@ -196,9 +199,7 @@ class RunHandle(Generic[T]):
         """Send a signal; with `dedup` the run takes it once, however often this is called. `RunClosed` if the
         run has ended."""
         name, data = self._backend.message(signal, value, "signal")
-        # Two signals of different names may have the same key.
-        id = new_id() if dedup is None else f"{name}: {dedup}"
-        item = Item(kind=ItemKind.SIGNAL, name=name, id=id, data=data)
+        item = signal_item(name, data, dedup)
         await self._backend.send(self.id, item, timeout=to_seconds(timeout))
 
     @overload
@@ -428,3 +429,10 @@ class RunHandle(Generic[T]):
             timeout=to_seconds(timeout),
         )
         return RunHandle(backend, fork_id)
+
+
+def signal_item(name: str, data: Raw, dedup: str | None = None) -> Item:
+    """A signal as an item of an inbox; with `dedup` it is received once."""
+    # Two signals of different names may have the same key.
+    id = new_id() if dedup is None else f"{name}: {dedup}"
+    return Item(kind=ItemKind.SIGNAL, name=name, id=id, data=data)

@@ -41,6 +41,8 @@ class RunHandle(Generic[T]):
         self._call = call
         self._run = run
         self.id = run.id
+        self.is_new = run.is_new
+        """Whether the `start` that returned this handle has created the run."""
 
     def result(self, *, timeout: float | timedelta | None = None) -> T:
         """Wait for the run to end and give its result."""

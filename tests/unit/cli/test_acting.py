@@ -30,10 +30,18 @@ def test_start_leaves_a_run_to_a_worker(outlast: Invoke) -> None:
         "start", "checkout", "--app", "shop:app", "--input", '{"order": "new"}', "--id", "new",
         "--attr", "tenant=globex", "--attr", "size=5",
     )  # fmt: skip
-    assert records(done.stdout) == [{"id": "new"}]
+    assert records(done.stdout) == [{"id": "new", "new": True}]
     [run] = records(outlast("ls", "id:new").stdout)
     assert run["status"] == "pending"
     assert run["attributes"] == {"tenant": "globex", "size": 5}
+
+
+def test_start_with_a_signal(outlast: Invoke) -> None:
+    """The signal is there with the run; a run that has the id gets the next one."""
+    start = ["start", "checkout", "--app", "shop:app", "--input", '{"order": "x"}', "--id", "s"]
+    assert records(outlast(*start, "--signal", "go=1").stdout) == [{"id": "s", "new": True}]
+    assert records(outlast(*start, "--signal", "go").stdout) == [{"id": "s", "new": False}]
+    assert outlast(*start).exit_code != 0
 
 
 def test_start_and_wait_runs_it_here(outlast: Invoke, shop: Path) -> None:

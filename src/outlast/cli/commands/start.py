@@ -38,6 +38,12 @@ from outlast.ports.store import Store
     "--attr", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute of the run."
 )
 @click.option(
+    "--signal",
+    "signalled",
+    metavar="NAME=JSON",
+    help="A signal to start with; a run that has the id and is open gets it.",
+)
+@click.option(
     "--wait", is_flag=True, help="Run it and its children here, nothing else, and print its result."
 )
 @click.option("--timeout", type=float, metavar="SECONDS", help="With --wait: how long to wait.")
@@ -50,6 +56,7 @@ async def start_command(
     given: str,
     run_id: str | None,
     attributes: tuple[str, ...],
+    signalled: str | None,
     wait: bool,
     timeout: float | None,
 ) -> None:
@@ -58,15 +65,23 @@ async def start_command(
     \b
       outlast start checkout --app shop:app --input '{"order": "o-1"}'
       outlast start checkout --app shop.py --input @order.json --id o-1 --wait
+      outlast start checkout --app shop.py --input @order.json --id o-1 --signal paid=true
     """
     input = _arguments(given)
     found = attributes_of(attributes)
     app = load_app(named, session.place.url if session.store_given else None)
     options: StartOptions = {"id": run_id, "on_conflict": "fail", "attributes": found}
+    if signalled is not None:
+        signal, _, value = signalled.partition("=")
+        options["signal"] = signal, json_of(value or "null", "--signal")
+        options["on_conflict"] = "attach"
     if not wait:
         async with app.store:
             run = await app.start(name, kwargs=input, here=False, **options)
-        session.out.value({"id": run.id}) if session.out.json else session.out.line(run.id)
+        if session.out.json:
+            session.out.value({"id": run.id, "new": run.is_new})
+        else:
+            session.out.line(run.id)
         return
     options["id"] = chosen = run_id or new_id()
     app.execute_only(chosen)

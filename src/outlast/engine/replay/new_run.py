@@ -11,7 +11,7 @@ from outlast.model.event import to_event
 from outlast.model.payloads import WorkflowStarted
 from outlast.model.queue_policy import QueueOptions
 from outlast.model.run import Attribute, Run, Status, WaitKind
-from outlast.model.run_contents import Task
+from outlast.model.run_contents import Item, Send, Task
 from outlast.model.times import NOW
 
 QUEUED = WaitKind.QUEUE.value
@@ -30,6 +30,12 @@ class NewRun(Struct, frozen=True, kw_only=True):
     creation: Creation = Creation.NEW
     attributes: dict[str, Attribute] = {}
     queue: QueueOptions | None = None
+    signal: Item | None = None
+
+    @property
+    def sends(self) -> tuple[Send, ...]:
+        """The signal that the run starts with, as part of the commit that creates it."""
+        return () if self.signal is None else (Send(run_id=self.id, item=self.signal),)
 
     @property
     def version(self) -> int | str:
@@ -67,6 +73,7 @@ class NewRun(Struct, frozen=True, kw_only=True):
             creation=self.creation,
             force=self.creation is Creation.REPLACE,
             events=(to_event(self.started(), run_id=self.id),),
+            sends=self.sends,
         )
         return commit if self.queue is None else queued(commit, self.queue)
 

@@ -183,6 +183,7 @@ class Engine:
                 creation=new.creation,
                 force=new.creation is Creation.REPLACE,
                 hold=ClaimOnCreate(self.owner, self._lease),
+                sends=(*commit.sends, *new.sends),
             )
             committed = await self.batcher.commit(commit, patience=LOCK_PATIENCE_S)
         except BaseException:
@@ -196,7 +197,9 @@ class Engine:
         claim = msgspec.structs.replace(
             claim, token=committed.token, run_id=new.id, uid=committed.uid
         )
-        run = msgspec.structs.replace(run, sequence=committed.sequence, revision=committed.revision)
+        run = msgspec.structs.replace(
+            run, sequence=committed.sequence, revision=committed.revision, inbox=len(new.sends)
+        )
         if rests:
             execution.evict()
         elif committed.again and not await self._still_holds(claim, asked):

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from outlast.errors import Conflict, Fenced
+from outlast.errors import Conflict, Fenced, RunExists
 from outlast.model import Commit, Creation, Receipt, Run, Task
 from outlast.ports import Capability, Store
 from outlast.testkit.conformance.contract import StoreContract, needs
@@ -42,6 +42,18 @@ class Sends(StoreContract, needs=(Capability.INBOX,)):
         assert answer.undelivered == ()
         assert [one.name for one in await store.inbox("a")] == ["one"]
         assert [one.name for one in await store.inbox("b")] == ["two"]
+
+    @pytest.mark.proves("I12", "I16")
+    async def test_a_run_is_created_with_its_first_item(self, store: Store) -> None:
+        """An item for the run that the commit creates arrives with it; a refused creation sends nothing."""
+        new = Commit(run_id="r", create=Run(id="r"), sends=(signal("r", "one"),))
+        answer = await done(store, new)
+        assert answer.undelivered == ()
+        assert [(one.name, one.number) for one in await store.inbox("r")] == [("one", 1)]
+        assert (await store.get("r")).runnable_at is not None
+        second = Commit(run_id="r", create=Run(id="r"), sends=(signal("r", "two"),))
+        await refused(store, second, RunExists)
+        assert len(await store.inbox("r")) == 1
 
     @pytest.mark.proves("C-03", "I16")
     async def test_a_commit_made_again_sends_nothing_again(self, store: Store) -> None:
