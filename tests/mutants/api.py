@@ -23,13 +23,6 @@ MUTANTS = [
         (NAMES, "-k", "errors_alone"),
     ),
     Mutant(
-        "a run that is started here leaves its first signal unread",
-        "engine/runner/engine.py",
-        "revision=committed.revision, inbox=len(new.sends)",
-        "revision=committed.revision, inbox=0",
-        (WITH_SIGNAL, "-k", "one_commit or lost"),
-    ),
-    Mutant(
         "the first signal is sent after the start",
         "engine/replay/new_run.py",
         "        return () if self.signal is None else (Send",

@@ -224,8 +224,8 @@ MUTANTS = [
     Mutant(
         "the key of a signal is ignored",
         CLIENT,
-        '        id = new_id() if dedup is None else f"{name}: {dedup}"\n',
-        "        id = new_id()\n",
+        '    id = new_id() if dedup is None else f"{name}: {dedup}"\n',
+        "    id = new_id()\n",
         cases("hears_each_once"),
     ),
     # -- replay ---------------------------------------------------------------------------------

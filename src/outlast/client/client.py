@@ -365,9 +365,7 @@ class Client:
         ):
             if not isinstance(outcome, Committed | RunExists):
                 raise outcome
-            handles.append(
-                self._started(commit.run_id, is_new=isinstance(outcome, Committed))
-            )
+            handles.append(self._started(commit.run_id, is_new=isinstance(outcome, Committed)))
         return handles
 
 
