@@ -83,7 +83,7 @@ async def test_a_value_that_does_not_fit_starts_nothing() -> None:
         with pytest.raises(outlast.errors.OutlastError):
             await client.start(basket(1), id="b", signal=(paid, "seven"))
         with pytest.raises(InvalidValue, match="signal="):
-            await client.start(basket(1), id="b", signal=paid)  # type: ignore[arg-type]
+            await client.start(basket(1), id="b", signal=paid)  # type: ignore[call-overload]
         assert await client.store.find_one("b") is None
 
 
