@@ -24,11 +24,14 @@ def main(argv: list[str]) -> int:
     steps = check_steps()
     parser = argparse.ArgumentParser(prog="./dev check", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(steps))
-    parser.add_argument("--fix", action="store_true", help="first format, and mend what ruff can")
+    parser.add_argument(
+        "--fix", action="store_true", help="first generate and format, and mend what ruff can"
+    )
     options = parser.parse_args(argv)
     if unknown := set(options.names) - set(steps):
         parser.error(f"no such check: {', '.join(sorted(unknown))}; there are {', '.join(steps)}")
     if options.fix:
+        run(["python", "-m", "tools.generate"])
         run(["ruff", "check", "--fix-only", "--quiet"])
         run(["ruff", "format", "--quiet"])
         run(["python", "tools/words.py", "--fix"])
@@ -45,18 +48,16 @@ def main(argv: list[str]) -> int:
 
 def check_steps() -> dict[str, list[str]]:
     """Return each check's command; the slow ones first, so that the quick ones fill the other core."""
-    steps = {
+    return {
         "mypy": ["mypy", *(path for path in TYPED if has_python(ROOT / path))],
         "pyright": ["pyright", "--pythonpath", sys.executable],
         "imports": ["lint-imports", "--no-logo", "--cache-dir=.cache/import-linter"],
         "format": ["ruff", "format", "--check", "--diff", "--quiet"],
         "lint": ["ruff", "check", "--quiet", "--output-format=concise"],
         "portable": ["python", "tools/portable.py"],
+        "docs": ["python", "-m", "tools.generate", "--check"],
         "words": ["python", "tools/words.py"],
     }
-    if (ROOT / "tools" / "seeds.py").exists():
-        steps["docs"] = ["python", "tools/seeds.py", "--check"]
-    return steps
 
 
 def has_python(path: Path) -> bool:

@@ -189,8 +189,8 @@ def child(
     parent_close: ParentClose | Literal["cancel", "abandon"] = ParentClose.CANCEL,
     queue: str | QueueOptions | None = None,
 ) -> Coroutine[Any, Any, R]:
-    """Run the call of a workflow as a child, with options: ``child(order("Momo"), id="order-1")``. Without
-    options, ``await order("Momo")`` does the same.
+    """Run the call of a workflow as a child, with options: ``child(order("Momo"), id="order-1")``. An ``async def``
+    workflow that needs no options awaits the call itself.
 
     The child has a history of its own. `id` is its id, instead of one below its parent's. `parent_close`
     says what becomes of it when its parent ends first. With `queue` it waits there for its turn.

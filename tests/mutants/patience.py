@@ -99,9 +99,9 @@ MUTANTS = [
     ),
     Mutant(
         "a synchronous handle forgets how long its caller waits",
-        "sync/handles.py",
-        "        self._call(self._run.terminate(reason, timeout=timeout))\n",
-        "        self._call(self._run.terminate(reason))\n",
+        "sync/handle.py",
+        "        self._call(self._async.terminate(reason, timeout=timeout))\n",
+        "        self._call(self._async.terminate(reason))\n",
         TESTS,
     ),
     Mutant(

@@ -562,7 +562,7 @@ def test_the_same_without_a_loop() -> None:
         assert app.client.schedules.change(outlast.sync.Schedule("t", job(), every=120))
         assert app.client.schedules.pause("t")
         assert app.client.schedules.resume("t")
-        assert app.client.schedules.trigger("t").startswith("t@")
+        assert app.client.schedules.trigger("t").id.startswith("t@")
         first = datetime(2026, 1, 1, tzinfo=UTC)
         assert app.client.schedules.backfill("t", first, first + timedelta(minutes=2)) == [
             "t@20260101T000000Z"

@@ -36,7 +36,7 @@ from outlast.model.ids import check_id
 from outlast.model.run import Run
 from outlast.model.run_contents import Task
 from outlast.model.times import to_seconds
-from outlast.sync.handles import iterate
+from outlast.sync.blocking import iterate
 
 R = TypeVar("R")
 T = TypeVar("T")
