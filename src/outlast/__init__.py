@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         child,
         connection,
         continue_as_new,
+        get_logger,
         halt,
         heartbeat,
         last_heartbeat,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from outlast.model.event import Event
     from outlast.model.queue_policy import QueueOptions, QueuePolicy, Rate
     from outlast.model.run import Run, Status
-    from outlast.run_logging import get_logger
     from outlast.schedules import Schedule
     from outlast.transfer import move
 
@@ -118,7 +118,7 @@ _MODULES = {
     "outlast.model.event": "Event",
     "outlast.model.queue_policy": "QueueOptions QueuePolicy Rate",
     "outlast.model.run": "Run Status",
-    "outlast.run_logging": "get_logger",
+    "outlast.context": "get_logger",
     "outlast.schedules": "Schedule",
     "outlast.transfer": "move",
 }

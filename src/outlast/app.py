@@ -18,14 +18,14 @@ from outlast.client import Client, RunHandle, TransactionClient
 from outlast.client.backend import Backend
 from outlast.client.client import StartOptions
 from outlast.codecs import JsonCodec
-from outlast.decorators import Step, Workflow
+from outlast.decorators import Step, Workflow, queued_steps_in, with_children, workflows_in
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.definitions.retry import is_number
-from outlast.engine.replay.new_run import NewRun
+from outlast.engine.replay.commit_builder import NewRun
 from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.driver_pool import EMBEDDED_DRAIN_S, Drain
 from outlast.engine.runner.engine import LEASE_S, MAX_RUNS, Engine
-from outlast.engine.runner.observers import Observer
+from outlast.engine.runner.group_commit import Observer
 from outlast.engine.runner.stuck_runs import MAX_REPORTED
 from outlast.engine.steps.subprocess import loading
 from outlast.errors import Closed, InvalidValue, OutlastError, WorkflowMisuse
@@ -39,7 +39,6 @@ from outlast.ports.codec import Codec
 from outlast.ports.notifier import WakeupChannel
 from outlast.ports.store import Store
 from outlast.ports.store_methods import LOCK_PATIENCE_S
-from outlast.registry import queued_steps_in, with_children, workflows_in
 from outlast.schedules import Schedule
 from outlast.schedules.schedule_workflow import schedule_workflow
 from outlast.urls import resolve_wakeup_channel, store_of

@@ -1,16 +1,14 @@
-"""Where are we? Inside a workflow, and of which kind, or outside.
+"""What workflow and step code calls: waiting (time, signals, people), structure (children, maps, scopes, loops, branches,
+new lives), publishing and progress, and facts about the current run.
 
-What a workflow waits for: time, signals, people, and what others may ask of it.
-
-What gives a workflow its structure: children, maps, scopes, loops, branches, new lives.
-
-What a workflow or a step tells, and what it may know of itself.
+`get_logger` returns a logger whose lines name their run, step and attempt. It logs nothing while code is replayed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import math
 import random as _random
 import uuid as _uuid
@@ -28,6 +26,7 @@ from outlast.engine.operations.child import ParentClose
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.scopes import Stop, run_loop, run_scope
 from outlast.engine.operations.waits import HaltWait, SignalWait
+from outlast.engine.replay.error_text import shown
 from outlast.engine.replay.execution import Execution
 from outlast.engine.replay.sync_workflow import current_sync_workflow, run_in_thread
 from outlast.engine.steps.step_executor import StepContext, step_connection, step_context
@@ -397,3 +396,42 @@ def last_heartbeat(type: Any = Any) -> Any:
     if context.progress is None:
         return None
     return context.codec.decode(context.progress, type, where="heartbeat details")
+
+
+class RunLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger for workflow and step code. Its records have `run`, `workflow`, `step` and `attempt`,
+    as far as there are any, and their messages end with them."""
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - the name is logging's
+        """Whether something is logged now: not while code is replayed."""
+        run = workflow_here()
+        return (run is None or not run.replaying) and super().isEnabledFor(level)
+
+    def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
+        """Log, with the place where this is said."""
+        if not self.isEnabledFor(level):
+            return
+        place = _place()
+        if place:
+            kwargs["extra"] = {**place, **kwargs.get("extra", {})}
+            told = " ".join(f"{name}={shown(str(value))}" for name, value in place.items())
+            msg = f"{msg} [{told.replace('%', '%%') if args else told}]"
+        # One frame more than usual lies between the user's line and the logger.
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        self.logger.log(level, msg, *args, **kwargs)
+
+
+@public
+def get_logger(name: str | None = None) -> RunLogger:
+    """The logger to use in workflows and steps, instead of `logging.getLogger`."""
+    return RunLogger(logging.getLogger(name), {})
+
+
+def _place() -> dict[str, Any]:
+    run = workflow_here()
+    if run is not None:
+        return {"run": run.run_id, "workflow": run.workflow.name}
+    step = step_context.get(None)
+    if step is not None:
+        return {"run": step.run_id, "step": step.key, "attempt": step.attempt}
+    return {}

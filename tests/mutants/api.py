@@ -24,7 +24,7 @@ MUTANTS = [
     ),
     Mutant(
         "the first signal is sent after the start",
-        "engine/replay/new_run.py",
+        "engine/replay/commit_builder.py",
         "        return () if self.signal is None else (Send",
         "        return () if self.signal is None or self.creation is Creation.NEW else (Send",
         (WITH_SIGNAL, "-k", "one_commit"),

@@ -22,7 +22,7 @@ from outlast.errors import InvalidId, NotFound, OutlastError
 from outlast.model.ids import SEPARATOR, check_id
 from outlast.model.query import RunQuery
 from outlast.model.run import Attribute, Run
-from outlast.ports.capabilities import Capability
+from outlast.ports.port import Capability
 from outlast.ports.store import Store
 from outlast.query.filter import attributes_like
 from outlast.urls import resolve

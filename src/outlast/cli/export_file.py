@@ -35,11 +35,11 @@ from outlast.model.run_contents import (
     Entry,
     Fact,
     Item,
+    Snapshot,
     Task,
     Timer,
     hash_of,
 )
-from outlast.model.snapshot import Snapshot
 from outlast.transfer import Bundle
 from outlast.transfer.tombstone import DeadTaskRecord
 

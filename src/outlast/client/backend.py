@@ -14,8 +14,8 @@ from msgspec import Raw
 from outlast.client.moved_runs import find_here, send_here, unless_moved
 from outlast.client.results import ended
 from outlast.engine.definitions.definition import WorkflowDefinition
+from outlast.engine.replay.commit_builder import NewRun
 from outlast.engine.replay.execution import current_execution
-from outlast.engine.replay.new_run import NewRun
 from outlast.errors import Fenced, NotFound, RunClosed, WorkflowMisuse
 from outlast.messages import Signal, Update
 from outlast.model.commit import Commit, Outcome

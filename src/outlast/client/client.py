@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 from outlast._public import public
 from outlast.call import Call
 from outlast.client.backend import Backend
-from outlast.client.debounce import check_times, debounced
 from outlast.client.handle import RunHandle, signal_item
 from outlast.client.moved_runs import unless_moved
 from outlast.client.queues import Queues
-from outlast.client.start import StartRequest, difference, request_of
+from outlast.client.start import StartRequest, check_times, debounced, difference, request_of
 from outlast.client.view import RunView, view_of
 from outlast.codecs import JsonCodec
-from outlast.decorators import Workflow
-from outlast.engine.replay.new_run import NewRun
+from outlast.decorators import Workflow, with_children, workflows_in
+from outlast.engine.replay.commit_builder import NewRun
 from outlast.errors import InvalidValue, NotFound, RunClosed, RunExists
 from outlast.messages import Signal
 from outlast.model.commit import Commit, Committed, Creation
@@ -41,7 +40,6 @@ from outlast.model.validation import as_attributes
 from outlast.ports.clock import Clock
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
-from outlast.registry import with_children, workflows_in
 from outlast.urls import store_of
 
 if TYPE_CHECKING:

@@ -41,8 +41,8 @@ from outlast.model.run import MISMATCH, MOVING, Run, Status
 from outlast.model.run_contents import Activity, Entry, Item, ItemKind
 from outlast.model.times import to_seconds
 from outlast.model.validation import check_reason
-from outlast.ports.capabilities import Capability
 from outlast.ports.clock import look_again_after
+from outlast.ports.port import Capability
 from outlast.ports.store_methods import LOCK_PATIENCE_S
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from outlast.model.event import Event, EventType, payload_of
 from outlast.model.json import from_json
 from outlast.model.payloads import UpdateCompleted, WorkflowFailed, WorkflowStarted
 from outlast.model.run import MISMATCH, Run, Status
-from outlast.ports.capabilities import Capability
 from outlast.ports.clock import Clock, look_again_after
+from outlast.ports.port import Capability
 from outlast.ports.store import Store
 
 POLL_SECONDS = 0.5

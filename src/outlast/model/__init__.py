@@ -17,12 +17,13 @@ from outlast.model.run_contents import (
     Fact,
     Item,
     ItemKind,
+    Progress,
     Receipt,
     Send,
+    Snapshot,
     Task,
     Timer,
 )
-from outlast.model.snapshot import Progress, Snapshot
 from outlast.model.times import NOW
 
 __all__ = [

@@ -16,8 +16,7 @@ from outlast.model.claim import Claim, ClaimOnCreate
 from outlast.model.event import Event
 from outlast.model.ids import new_id
 from outlast.model.run import Change, Run
-from outlast.model.run_contents import Activity, DeadTask, Entry, Fact, Send, Task, Timer
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import Activity, DeadTask, Entry, Fact, Send, Snapshot, Task, Timer
 
 
 class Creation(StrEnum):

@@ -21,12 +21,18 @@ from outlast.model.ids import check_id, check_name, parent_of
 from outlast.model.payloads import StepCompleted
 from outlast.model.query import RunQuery
 from outlast.model.run import Change, Run
-from outlast.model.run_contents import Activity, Entry, Fact, Timer
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import Activity, Entry, Fact, Snapshot, Timer
 from outlast.model.times import EPOCH
 from outlast.model.validation import check_fact, check_key
-from outlast.ports.capabilities import Capability
-from outlast.ports.port import check_limit, check_owner, check_run_id, check_time, check_ttl, checks
+from outlast.ports.port import (
+    Capability,
+    check_limit,
+    check_owner,
+    check_run_id,
+    check_time,
+    check_ttl,
+    checks,
+)
 from outlast.ports.store_methods import StoreMethods
 
 

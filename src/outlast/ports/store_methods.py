@@ -29,14 +29,14 @@ from outlast.model.commit_rules import wakeup_kind_of
 from outlast.model.event import Event
 from outlast.model.query import Page, RunQuery
 from outlast.model.run import Run, Status
-from outlast.model.run_contents import Fact, Item, Receipt, RunContents, Send, Task
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import Fact, Item, Receipt, RunContents, Send, Snapshot, Task
 from outlast.model.validation import check_after, check_batch, check_send, check_worker
-from outlast.ports.backoff import Backoff
-from outlast.ports.capabilities import COMMIT_CAPABILITIES, Capability, Durability
-from outlast.ports.clock import Clock, SystemClock
+from outlast.ports.clock import Backoff, Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
 from outlast.ports.port import (
+    COMMIT_CAPABILITIES,
+    Capability,
+    Durability,
     Port,
     check_each,
     check_limit,

@@ -15,7 +15,7 @@ from outlast.client.backend import Backend
 from outlast.client.handle import RunHandle
 from outlast.client.moved_runs import send_here
 from outlast.client.results import answered
-from outlast.engine.replay.new_run import NewRun
+from outlast.engine.replay.commit_builder import NewRun
 from outlast.errors import (
     Conflict,
     Fenced,
@@ -30,8 +30,8 @@ from outlast.model.ids import SCHEDULE_OF, new_id
 from outlast.model.query import RunQuery
 from outlast.model.run import Run, Status
 from outlast.model.run_contents import Item
-from outlast.ports.capabilities import Capability
 from outlast.ports.custom_engine import accepted
+from outlast.ports.port import Capability
 from outlast.ports.store import Store
 from outlast.schedules.schedule import Schedule, ScheduleSpec, check_schedule_name
 from outlast.schedules.schedule_workflow import MAX_CHANGES, Change, ChangeRequest, State

@@ -20,7 +20,7 @@ from outlast.client.handle import RunHandle
 from outlast.decorators import Workflow
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.definitions.retry import Retry
-from outlast.engine.replay.new_run import NewRun
+from outlast.engine.replay.commit_builder import NewRun
 from outlast.errors import InvalidValue, OutlastError, Refused, RunExists, TryAgain
 from outlast.model.ids import SCHEDULE_OF
 from outlast.ports.custom_engine import accepted

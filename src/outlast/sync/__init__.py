@@ -14,6 +14,7 @@ from outlast.context import (
     branch,
     connection,
     continue_as_new,
+    get_logger,
     heartbeat,
     last_heartbeat,
     now,
@@ -32,7 +33,6 @@ from outlast.messages import Query, Signal, Update
 from outlast.model.event import Event
 from outlast.model.queue_policy import QueueOptions, QueuePolicy, Rate
 from outlast.model.run import Run, Status
-from outlast.run_logging import get_logger
 from outlast.schedules.schedule import Schedule
 from outlast.sync import queues, schedules
 from outlast.sync.app import App

@@ -18,7 +18,7 @@ from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.driver_pool import EMBEDDED_DRAIN_S
 from outlast.engine.runner.engine import LEASE_S
-from outlast.engine.runner.observers import Observer
+from outlast.engine.runner.group_commit import Observer
 from outlast.model.queue_policy import QueueOptions, QueuePolicy
 from outlast.model.run import AttributeValue
 from outlast.ports.clock import Clock

@@ -16,9 +16,8 @@ from outlast.errors import Unsupported
 from outlast.model.event import Event
 from outlast.model.query import RunQuery
 from outlast.model.run import Run, Status
-from outlast.model.run_contents import Activity, DeadTask, Entry, Item, Task, Timer
-from outlast.model.snapshot import Snapshot
-from outlast.ports.capabilities import Capability
+from outlast.model.run_contents import Activity, DeadTask, Entry, Item, Snapshot, Task, Timer
+from outlast.ports.port import Capability
 from outlast.ports.store import Store
 
 FOREVER = timedelta(days=365_000)

@@ -28,10 +28,10 @@ from outlast.model.run_contents import (
     Item,
     ItemKind,
     Send,
+    Snapshot,
     Task,
     Timer,
 )
-from outlast.model.snapshot import Snapshot
 from outlast.model.times import NOW
 from outlast.ports.store import Store
 from outlast.transfer.tombstone import StateBeforeMove, is_moving, moved_event

@@ -25,7 +25,7 @@ from outlast.model.run import Run, Status
 from outlast.model.run_contents import DeadTask
 from outlast.model.times import NOW
 from outlast.model.validation import check_commit
-from outlast.ports.capabilities import Capability
+from outlast.ports.port import Capability
 from outlast.ports.store import Store
 from outlast.transfer.bundle import ARRIVED_LIFE, Bundle, deliver_child_outcomes
 from outlast.transfer.tombstone import is_moving

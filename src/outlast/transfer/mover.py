@@ -33,7 +33,7 @@ from outlast.model.ids import SEPARATOR, new_id, root_of
 from outlast.model.payloads import WorkflowMoved
 from outlast.model.query import RunQuery
 from outlast.model.run import MOVING, Run, Status
-from outlast.ports.capabilities import ALL_CAPABILITIES, Capability
+from outlast.ports.port import ALL_CAPABILITIES, Capability
 from outlast.ports.store import Store
 from outlast.query import Filter, all_matching, parse
 from outlast.transfer.bundle import (

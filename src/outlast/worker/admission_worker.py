@@ -10,16 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from outlast.engine.replay.new_run import ticket_queue
+from outlast.engine.replay.commit_builder import ticket_queue
 from outlast.engine.runner.admission import admission
 from outlast.engine.runner.poll_loop import PollLoop
 from outlast.errors import Busy, Fenced, NotFound, TryAgain
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
 from outlast.model.run_contents import Delivery, Receipt, Send
-from outlast.ports.backoff import Backoff
-from outlast.ports.capabilities import Capability
-from outlast.ports.clock import LeapingClock
+from outlast.ports.clock import Backoff, LeapingClock
+from outlast.ports.port import Capability
 from outlast.ports.store import Store
 from outlast.worker.task_worker import TaskPoller
 

@@ -16,8 +16,8 @@ import msgspec
 
 from outlast.errors import Closed, OutlastError
 from outlast.model.claim import Worker
-from outlast.ports.capabilities import Capability
 from outlast.ports.clock import LeapingClock
+from outlast.ports.port import Capability
 from outlast.ports.store import Store
 
 INTERVAL_S = 15.0

@@ -45,7 +45,7 @@ from outlast.model.json import to_json
 from outlast.model.payloads import StepFailedEvent
 from outlast.model.query import MAX_LIMIT
 from outlast.model.run_contents import Delivery, Item, ItemKind, Receipt, Send, Task
-from outlast.ports.backoff import Backoff
+from outlast.ports.clock import Backoff
 from outlast.ports.codec import Codec
 from outlast.ports.queue import Queue
 from outlast.ports.store import Store

@@ -21,9 +21,9 @@ from datetime import datetime
 
 from outlast.engine.runner.poll_loop import NextPoll, PollLoop
 from outlast.errors import Closed, OutlastError
-from outlast.ports.backoff import Backoff
-from outlast.ports.capabilities import Capability
+from outlast.ports.clock import Backoff
 from outlast.ports.notifier import WakeupChannel
+from outlast.ports.port import Capability
 from outlast.ports.store import Store
 
 SWEEP_S = 5.0

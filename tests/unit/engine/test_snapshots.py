@@ -16,7 +16,7 @@ from outlast.engine.replay.replay_log import CODEC, ReplayLog, read_snapshot
 from outlast.errors import PayloadTooLarge
 from outlast.model.commit import Commit, Outcome
 from outlast.model.run import Run
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import Snapshot
 from outlast.model.validation import MAX_PAYLOAD_BYTES
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from outlast.errors import Undecodable
 from outlast.model import Progress, Snapshot
-from outlast.model.snapshot import MAGIC, Position
+from outlast.model.run_contents import MAGIC, Position
 
 FULL = Snapshot(
     run_id="r~1",

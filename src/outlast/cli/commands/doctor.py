@@ -18,7 +18,7 @@ from outlast.cli.output import ago, length, neutral
 from outlast.cli.session import Session, description_of, settings_here, with_session
 from outlast.errors import OutlastError, Unsupported
 from outlast.model.run import MOVING, Run, WaitKind
-from outlast.ports.capabilities import Capability, Durability
+from outlast.ports.port import Capability, Durability
 from outlast.ports.store import Store
 from outlast.query import count, parse, search
 from outlast.urls import resolve_wakeup_channel

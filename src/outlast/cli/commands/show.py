@@ -17,7 +17,7 @@ from outlast.cli.session import Session, with_session
 from outlast.client.queues import Queues
 from outlast.model.queue_policy import scope_of
 from outlast.model.run import Run, Status, WaitKind
-from outlast.ports.capabilities import Capability
+from outlast.ports.port import Capability
 from outlast.ports.store import Store
 from outlast.query.outline import Part, failure_place, failure_text, outline
 from outlast.query.why import QueuedStep, reasons

@@ -12,8 +12,7 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, Warning
 from django.db import connections, router
 
-from outlast.contrib.django.conf import Settings, read_settings
-from outlast.contrib.django.discovery import discover
+from outlast.contrib.django.conf import Settings, discover, read_settings
 from outlast.errors import OutlastError
 
 VENDORS = ("postgresql", "sqlite")

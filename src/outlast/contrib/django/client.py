@@ -27,8 +27,7 @@ from outlast.client import Client, RunView
 from outlast.client import RunHandle as AsyncRunHandle
 from outlast.client.backend import Backend
 from outlast.client.client import StartOptions
-from outlast.contrib.django.conf import Settings, read_settings
-from outlast.contrib.django.discovery import discover
+from outlast.contrib.django.conf import Settings, discover, read_settings
 from outlast.contrib.django.store import thread_store
 from outlast.contrib.django.wakeups import run_blocking, wake_on_commit
 from outlast.errors import WorkflowMisuse

@@ -11,25 +11,34 @@
     }
 
 All keys are optional. The setting is read at each use, so that `override_settings` works.
+
+`discover` finds the workflows, queued steps and schedules of a project: in the modules that the settings name,
+by default in ``workflows.py`` of every installed app.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from types import ModuleType
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.db import DEFAULT_DB_ALIAS, connections
-from django.utils.module_loading import import_string
+from django.utils.module_loading import import_string, module_has_submodule
 from msgspec import Struct
 
 from outlast.codecs import JsonCodec
+from outlast.decorators import Step, Workflow
 from outlast.engine.runner.engine import LEASE_S
 from outlast.errors import InvalidValue, OutlastError
 from outlast.model.claim import check_ttl
 from outlast.model.ids import check_name
 from outlast.model.queue_policy import QueuePolicy, check_policy
 from outlast.ports.codec import Codec
+from outlast.schedules import Schedule
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -128,3 +137,42 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "LEASE": _lease,
     "CODEC": _codec,
 }
+
+
+MODULE = "workflows"
+
+
+class Discovered(Struct, frozen=True):
+    """The workflows, queued steps and schedules of a project."""
+
+    workflows: tuple[Workflow[..., Any], ...]
+    steps: tuple[Step[..., Any], ...]
+    schedules: tuple[Schedule, ...]
+
+
+def discover(settings: Settings) -> Discovered:
+    """Import the modules, and collect what they define or import."""
+    return _discover(settings.workflows)
+
+
+@cache
+def _discover(named: tuple[str, ...] | None) -> Discovered:
+    values: dict[int, Any] = {
+        id(value): value for module in _named_modules(named) for value in vars(module).values()
+    }
+    every = list(values.values())
+    return Discovered(
+        tuple(one for one in every if isinstance(one, Workflow)),
+        tuple(one for one in every if isinstance(one, Step) and one.definition.queue is not None),
+        tuple(one for one in every if isinstance(one, Schedule)),
+    )
+
+
+def _named_modules(named: tuple[str, ...] | None) -> list[ModuleType]:
+    if named is not None:
+        return [importlib.import_module(name) for name in named]
+    return [
+        importlib.import_module(f"{app.name}.{MODULE}")
+        for app in apps.get_app_configs()
+        if app.module is not None and module_has_submodule(app.module, MODULE)
+    ]

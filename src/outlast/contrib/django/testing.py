@@ -41,7 +41,7 @@ from outlast.contrib.django.conf import Settings, read_settings
 from outlast.contrib.django.models import Run
 from outlast.contrib.django.threads import HeldTransaction
 from outlast.contrib.django.worker import app
-from outlast.engine.replay.new_run import ticket_queue
+from outlast.engine.replay.commit_builder import ticket_queue
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.testing.virtual_clock import VirtualClock

@@ -7,8 +7,7 @@ from typing import Any
 from django.conf import settings as django_settings
 
 from outlast.app import App
-from outlast.contrib.django.conf import Settings, read_settings
-from outlast.contrib.django.discovery import discover
+from outlast.contrib.django.conf import Settings, discover, read_settings
 from outlast.contrib.django.threads import StepThreads
 from outlast.decorators import Workflow
 from outlast.ports.clock import Clock

@@ -35,7 +35,7 @@ from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import PREFIX, Connection, connect
 from outlast.stores.sqlite.connection_worker import Work
 from outlast.stores.sqlite.database import UNKNOWN_ROWS
-from outlast.stores.sqlite.projection import install
+from outlast.stores.sqlite.schema import install
 from outlast.stores.sqlite.transaction import Borrow, TransactionStore
 from outlast.stores.sqlite.wal import WalCheckpointer
 

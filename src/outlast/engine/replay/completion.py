@@ -24,7 +24,7 @@ from msgspec import Raw
 
 from outlast.engine.definitions.raised import step_failure
 from outlast.engine.operations.child import ChildRun, ParentClose
-from outlast.engine.operations.compensation import UNDO
+from outlast.engine.operations.scopes import UNDO
 from outlast.engine.replay.error_text import at_error, describe, details_of, text_of
 from outlast.errors import (
     ChildFailed,

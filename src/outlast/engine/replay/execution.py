@@ -22,8 +22,8 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.operations.compensation import UNDO, Compensations
 from outlast.engine.operations.operation import Operation
+from outlast.engine.operations.scopes import UNDO, Compensations
 from outlast.engine.operations.waits import start_timer
 from outlast.engine.replay.completion import Closing
 from outlast.engine.replay.event_loop import RunLoop, Scope, current_scope, running_loop

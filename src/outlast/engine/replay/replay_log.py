@@ -25,7 +25,7 @@ from outlast.model.event import Event, EventType, payload_of
 from outlast.model.json import to_json
 from outlast.model.payloads import BranchEvaluated, LoopIterated, ScopeCompleted, ScopeFailedEvent
 from outlast.model.run import Run
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import Snapshot
 from outlast.model.times import from_micros, to_micros
 from outlast.model.validation import MAX_PAYLOAD_BYTES
 

@@ -18,16 +18,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from outlast.engine.replay.commit_builder import QUEUED, TICKET, ticket_of
 from outlast.engine.replay.completion import child_outcome
-from outlast.engine.replay.new_run import QUEUED, TICKET, ticket_of
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit
 from outlast.model.event import Event, payload_of, to_event
 from outlast.model.payloads import WorkflowCancelled, WorkflowStarted
 from outlast.model.run import MISMATCH, Change, Run, Status
 from outlast.model.run_contents import Item, ItemKind, Send, Task
-from outlast.ports.backoff import read_with_retry
-from outlast.ports.capabilities import Capability
+from outlast.ports.clock import read_with_retry
+from outlast.ports.port import Capability
 from outlast.ports.store import Store
 
 ADMIT = ItemKind.ADMIT

@@ -12,9 +12,9 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from outlast.engine.definitions.definition import WorkflowDefinition
+from outlast.engine.replay.commit_builder import QUEUED
 from outlast.engine.replay.error_text import describe
 from outlast.engine.replay.execution import Execution
-from outlast.engine.replay.new_run import QUEUED
 from outlast.engine.replay.replay_log import ResidencyPolicy
 from outlast.engine.runner.admission import turned_away
 from outlast.engine.runner.driver_pool import DriverPool
@@ -37,8 +37,7 @@ from outlast.model.commit_rules import WakeupKind
 from outlast.model.event import Event
 from outlast.model.query import RunQuery
 from outlast.model.run import Run
-from outlast.ports.backoff import Backoff
-from outlast.ports.clock import hear
+from outlast.ports.clock import Backoff, hear
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
 

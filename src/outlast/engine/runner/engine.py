@@ -15,18 +15,16 @@ import msgspec
 
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.operations.step import LeaseLossReport, StepCall
-from outlast.engine.replay.commit_builder import next_commit
+from outlast.engine.replay.commit_builder import NewRun, next_commit
 from outlast.engine.replay.completion import end_of
 from outlast.engine.replay.execution import Execution
-from outlast.engine.replay.new_run import NewRun
 from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.claimer import Claimer
 from outlast.engine.runner.driver_pool import Drain, DriverPool
-from outlast.engine.runner.group_commit import CommitBatcher
+from outlast.engine.runner.group_commit import CommitBatcher, Observer, Observers, UnknownChildren
 from outlast.engine.runner.history_loader import load_replay_log
 from outlast.engine.runner.leases import LeaseLossReporter, Leases
 from outlast.engine.runner.loop_thread import LoopMonitor
-from outlast.engine.runner.observers import Observer, Observers, UnknownChildren
 from outlast.engine.runner.stuck_runs import Rejections, Watchdog
 from outlast.engine.steps.step_executor import StepExecutor, in_threads
 from outlast.errors import TryAgain

@@ -14,8 +14,8 @@ from outlast.engine.replay.replay_log import (
 from outlast.errors import Undecodable
 from outlast.model.event import Event
 from outlast.model.run import Run
-from outlast.ports.backoff import read_with_retry
-from outlast.ports.capabilities import Capability
+from outlast.ports.clock import read_with_retry
+from outlast.ports.port import Capability
 from outlast.ports.store import Store
 
 

@@ -40,7 +40,7 @@ from outlast.model.payloads import (
     UpdateAccepted,
 )
 from outlast.model.run_contents import Item, ItemKind
-from outlast.ports.backoff import read_with_retry
+from outlast.ports.clock import read_with_retry
 from outlast.ports.store import Store
 
 PAGE = 1000

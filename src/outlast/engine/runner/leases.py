@@ -47,8 +47,7 @@ from outlast.errors import Busy, Closed, OutlastError, StoreFault, TryAgain, Uns
 from outlast.model.claim import Claim
 from outlast.model.json import to_json
 from outlast.model.run_contents import Item, Send
-from outlast.ports.backoff import Backoff
-from outlast.ports.clock import SystemClock, hear
+from outlast.ports.clock import Backoff, SystemClock, hear
 from outlast.ports.store import Store
 
 log = logging.getLogger("outlast.engine")

@@ -61,7 +61,7 @@ from outlast.model.payloads import (
 )
 from outlast.model.run import Change, Run, Status
 from outlast.model.times import NOW
-from outlast.ports.backoff import read_with_retry
+from outlast.ports.clock import read_with_retry
 from outlast.ports.store import Store
 
 LINGER_TIME = timedelta(seconds=2)

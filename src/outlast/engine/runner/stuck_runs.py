@@ -31,8 +31,8 @@ from outlast.errors import OutlastError
 from outlast.model.claim import Claim, Worker
 from outlast.model.query import RunQuery
 from outlast.model.run import MISMATCH, Run, Status
-from outlast.ports.capabilities import Capability
 from outlast.ports.clock import Clock
+from outlast.ports.port import Capability
 from outlast.ports.store import Store
 
 if TYPE_CHECKING:

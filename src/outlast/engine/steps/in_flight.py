@@ -28,7 +28,7 @@ from outlast.engine.steps.transactions import attempt_in_transaction
 from outlast.errors import Unsupported
 from outlast.model.claim import Claim
 from outlast.model.payloads import Payload, StepCompleted, StepLost, StepProgress
-from outlast.ports.backoff import read_with_retry
+from outlast.ports.clock import read_with_retry
 from outlast.ports.store import Store
 
 

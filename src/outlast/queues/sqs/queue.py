@@ -32,13 +32,11 @@ from outlast.ports.queue import (
     Queue,
     addressed,
 )
-from outlast.queues.sqs import dead_letters as letters
 from outlast.queues.sqs.client import BATCH, Calls, SqsClient
 from outlast.queues.sqs.message import check_size, letter_of
 from outlast.queues.sqs.queue_urls import QueueUrls
-from outlast.queues.sqs.receiver import Receiver
-from outlast.queues.sqs.sender import Sender
-from outlast.queues.sqs.visibility import Holdings, VisibilityKeeper
+from outlast.queues.sqs.receiver import Holdings, Receiver, VisibilityKeeper
+from outlast.queues.sqs.sender import DeadLetter, Sender, collect, revived, show_again
 
 LONGEST_POLL = 20
 
@@ -245,8 +243,8 @@ class SqsQueue(Queue):
         """Dead tasks, longest dead first among those that SQS returned. They are hidden from a concurrent list for a
         moment."""
         place = await self._places.dead(queue, timeout=timeout)
-        found = await letters.collect(self._calls, place, queue=queue, limit=limit, timeout=timeout)
-        await letters.show_again(self._calls, place, found, timeout=timeout)
+        found = await collect(self._calls, place, queue=queue, limit=limit, timeout=timeout)
+        await show_again(self._calls, place, found, timeout=timeout)
         return [one.dead for one in found]
 
     async def redrive(
@@ -255,8 +253,8 @@ class SqsQueue(Queue):
         place = await self._places.dead(queue, timeout=timeout)
         source = await self._places.of(queue, timeout=timeout)
 
-        async def send(chosen: list[letters.DeadLetter]) -> None:
-            entries = [letters.revived(one, fifo=source.is_fifo) for one in chosen]
+        async def send(chosen: list[DeadLetter]) -> None:
+            entries = [revived(one, fifo=source.is_fifo) for one in chosen]
             await self._mail.post(source, entries, timeout=timeout)
 
         count = await self._mail.remove_dead(place, queue, task_ids, first=send, timeout=timeout)

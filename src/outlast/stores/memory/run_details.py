@@ -8,9 +8,9 @@ from outlast.model.run_contents import (
     Activity,
     Entry,
     Fact,
+    Snapshot,
     Timer,
 )
-from outlast.model.snapshot import Snapshot
 from outlast.stores.memory.tables import TableStore
 
 

@@ -3,7 +3,7 @@ specification that the other stores are compared with, file by file."""
 
 from __future__ import annotations
 
-from outlast.ports.capabilities import ALL_CAPABILITIES, Capability, Durability
+from outlast.ports.port import ALL_CAPABILITIES, Capability, Durability
 from outlast.stores.memory.claims import MemoryClaims
 from outlast.stores.memory.commit import MemoryCommit
 from outlast.stores.memory.delete import MemoryDelete

@@ -20,8 +20,7 @@ from outlast.model.event import Event
 from outlast.model.ids import SEPARATOR
 from outlast.model.queue_policy import PolicyChange, QueuePolicy, counts_places, scope_of
 from outlast.model.run import Run
-from outlast.model.run_contents import Activity, DeadTask, Entry, Fact, Item, Task, Timer
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import Activity, DeadTask, Entry, Fact, Item, Snapshot, Task, Timer
 from outlast.model.times import EPOCH
 from outlast.ports.clock import Clock, steady
 from outlast.ports.store import Store

@@ -16,8 +16,16 @@ from msgspec import Raw
 from outlast.errors import Undecodable
 from outlast.model.event import Event
 from outlast.model.run import Attribute, Run, Status
-from outlast.model.run_contents import Activity, DeadTask, Entry, HeldTask, Item, Task, Timer
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import (
+    Activity,
+    DeadTask,
+    Entry,
+    HeldTask,
+    Item,
+    Snapshot,
+    Task,
+    Timer,
+)
 from outlast.model.times import EPOCH, from_micros
 
 Row = Sequence[Any]

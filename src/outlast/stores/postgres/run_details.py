@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from outlast.model.run_contents import Activity, Entry, Fact, Timer
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import Activity, Entry, Fact, Snapshot, Timer
 from outlast.stores.postgres import rows
 from outlast.stores.postgres.commit_contents import micros_or_none
 from outlast.stores.postgres.rows import quote

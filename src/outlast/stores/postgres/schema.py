@@ -48,7 +48,7 @@ from outlast.model.query import (
     Projection,
     check_columns,
 )
-from outlast.ports.capabilities import Durability
+from outlast.ports.port import Durability
 from outlast.stores._sql.session import (
     Migration,
     check_version,

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from outlast.model.commit import Commit, Outcome
-from outlast.ports.capabilities import ALL_CAPABILITIES
+from outlast.ports.port import ALL_CAPABILITIES
 from outlast.ports.store import Store
 from outlast.stores.postgres.claims import PostgresClaims
 from outlast.stores.postgres.commit import pack_commits, to_outcome

@@ -26,7 +26,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from outlast.errors import InvalidValue, StoreFault, UnsafeStorage
-from outlast.ports.capabilities import Durability
+from outlast.ports.port import Durability
 from outlast.stores.redis.connection import ClusterLink, Command, Link, SingleLink
 
 CONNECTIONS = 32

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from outlast.model.run_contents import Activity, Entry, Fact, Timer
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import Activity, Entry, Fact, Snapshot, Timer
 from outlast.stores.redis.delete import finish_all, hidden_among
 from outlast.stores.redis.keys import activity_name, fact_name, key_name, of_run, timer_name
 from outlast.stores.redis.packing import due_score, pack

@@ -25,8 +25,8 @@ from redis.exceptions import NoScriptError, RedisError
 from outlast.errors import Busy, Closed, NotAStore, SchemaTooNew, StoreClosed
 from outlast.model.ids import new_id
 from outlast.model.times import from_micros, to_micros
-from outlast.ports.capabilities import Durability
 from outlast.ports.clock import Clock
+from outlast.ports.port import Durability
 from outlast.stores.redis.connection import Attempt, Command, Link, Request
 from outlast.stores.redis.driver_errors import translate
 from outlast.stores.redis.keys import Layout

@@ -13,7 +13,7 @@ from outlast.model.commit import Commit, Committed, Outcome
 from outlast.model.event import Event
 from outlast.model.query import Page, RunQuery
 from outlast.model.run import Run
-from outlast.ports.capabilities import ALL_CAPABILITIES, Capability
+from outlast.ports.port import ALL_CAPABILITIES, Capability
 from outlast.stores.redis import claims as claiming
 from outlast.stores.redis import find
 from outlast.stores.redis.commit import commit_all, saved_activities

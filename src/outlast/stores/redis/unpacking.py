@@ -13,8 +13,7 @@ from outlast.errors import Undecodable
 from outlast.model.claim import Claim
 from outlast.model.event import Event
 from outlast.model.run import Attribute, Run, Status
-from outlast.model.run_contents import Activity, DeadTask, Entry, Item, Task, Timer
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import Activity, DeadTask, Entry, Item, Snapshot, Task, Timer
 from outlast.model.times import EPOCH, from_micros
 
 unpack = msgspec.msgpack.decode

@@ -10,8 +10,7 @@ import msgspec
 from outlast.errors import Undecodable
 from outlast.model.commit import Commit
 from outlast.model.ids import root_of
-from outlast.model.run_contents import Activity, Entry, Fact, Timer
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import Activity, Entry, Fact, Snapshot, Timer
 from outlast.model.times import EPOCH, from_micros, to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.rows import (

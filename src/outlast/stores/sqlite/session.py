@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from outlast.errors import StoreClosed
-from outlast.ports.capabilities import Durability
 from outlast.ports.clock import Clock, steady
+from outlast.ports.port import Durability
 from outlast.ports.store import Store
 from outlast.stores._sql.session import BaseSession
 from outlast.stores.sqlite.connection import Connect, Connection, Synchronous, connect

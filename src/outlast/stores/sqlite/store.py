@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from outlast.errors import StoreClosed
-from outlast.ports.capabilities import ALL_CAPABILITIES, Capability
 from outlast.ports.clock import SteadyClock
+from outlast.ports.port import ALL_CAPABILITIES, Capability
 from outlast.stores.sqlite.claims import SqliteClaims, end_impossible_claims, last_time
 from outlast.stores.sqlite.commit import SqliteCommit
 from outlast.stores.sqlite.connection import Connection

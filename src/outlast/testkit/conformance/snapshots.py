@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from outlast.errors import Conflict, Fenced, InvalidCommit, InvalidValue, NotFound
 from outlast.model import Commit, Progress, Snapshot, Status
-from outlast.model.snapshot import Position
+from outlast.model.run_contents import Position
 from outlast.ports import Capability, Store
 from outlast.testkit.conformance.contract import StoreContract
 from outlast.testkit.conformance.scenario import (

@@ -11,8 +11,7 @@ from outlast.model.commit import Commit, Creation, Start
 from outlast.model.event import Event
 from outlast.model.ids import SEPARATOR
 from outlast.model.run import Change, Run, Status
-from outlast.model.run_contents import Activity, Entry, Item, Send, Task, Timer
-from outlast.model.snapshot import Snapshot
+from outlast.model.run_contents import Activity, Entry, Item, Send, Snapshot, Task, Timer
 from outlast.model.times import EPOCH, NOW
 from outlast.testkit.dump import RunDump
 from outlast.testkit.stateful.recipes import (

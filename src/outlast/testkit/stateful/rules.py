@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from outlast.model.query import RunQuery
 from outlast.model.run import Status
 from outlast.model.run_contents import Task
-from outlast.ports.capabilities import Capability
+from outlast.ports.port import Capability
 from outlast.testkit.stateful.recipes import (
     ACTIVITIES,
     ADDRESSES,

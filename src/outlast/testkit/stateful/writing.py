@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Creation
 from outlast.model.run import Status
-from outlast.ports.capabilities import Capability
+from outlast.ports.port import Capability
 from outlast.testkit.stateful.commit_builder import CommitBuilder
 from outlast.testkit.stateful.recipes import (
     OWNERS,
