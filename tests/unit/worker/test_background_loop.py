@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from outlast.engine.runner.loop_thread import BackgroundLoop
 from outlast.errors import Closed
+from outlast.worker.background_loop import BackgroundLoop
 
 
 def test_what_is_left_when_it_ends_is_cancelled_and_who_waits_is_told() -> None:

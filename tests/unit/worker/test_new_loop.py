@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import outlast.sync
-from outlast.engine.runner.loop_thread import new_loop
+from outlast.worker.background_loop import new_loop
 
 APP = """
 import asyncio, sys

@@ -29,10 +29,10 @@ from outlast.cli.app_runner import (
 )
 from outlast.cli.output import Cell, Column
 from outlast.cli.session import Session, with_session
-from outlast.engine.runner.loop_thread import new_loop
 from outlast.model.claim import Worker
 from outlast.ports.port import Capability
 from outlast.ports.store import Store
+from outlast.worker.background_loop import new_loop
 
 POLL_INTERVAL_S = 0.3
 

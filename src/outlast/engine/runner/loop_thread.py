@@ -1,13 +1,13 @@
-"""Event loops in daemon threads, and what watches the program's own event loop.
+"""LoopThread: one coroutine on an event loop in a daemon thread of its own, beside the program's event loop. It
+continues while that loop is blocked: the renewal of leases.
 
-`LoopThread` runs one coroutine beside the program's event loop and continues while that loop is blocked: the renewal of
-leases. `BackgroundLoop` runs the coroutines of threads without a loop: `outlast.sync`. It belongs to the process that
-started it: a forked child inherits the object and no thread, so a call there raises and does not wait for ever.
+LoopMonitor: logs which code blocks the program's event loop, while it is blocked.
 
-`LoopMonitor` logs which code blocks the program's event loop, while it is blocked. Workflow code and async steps share
-one thread with the rest of the program. If one of them sleeps, computes or reads without awaiting, nothing else
-advances; only leases are renewed. The blocking code cannot be interrupted, but another thread can read its stack and
-log the source location and what to do::
+Workflow code and async steps share one thread with the rest of the program. If one of them sleeps, computes or reads
+without awaiting, nothing else advances; only leases are renewed, in their own thread. The blocking code cannot be
+interrupted, but another thread can read its stack and log the source location and what to do.
+
+::
 
     monitor thread ── call_soon_threadsafe ──▶ loop     answers at once, unless it is blocked
                    ◀──────── answer ──────────
@@ -17,20 +17,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any
 
 from outlast.engine.replay.error_text import location_of
 from outlast.engine.replay.event_loop import RunLoop
 from outlast.engine.replay.sync_workflow import SyncWorkflowThread
 from outlast.engine.steps.step_executor import StepExecutor, call_function
-from outlast.errors import Closed, WorkflowMisuse
 
 log = logging.getLogger("outlast.engine")
 
@@ -192,87 +189,3 @@ def _outward(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
-
-
-GRACE_S = 5.0
-"""How long the tasks of a background loop get to end after they are cancelled."""
-
-T = TypeVar("T")
-
-
-class BackgroundLoop:
-    """Runs coroutines for other threads, from its creation until `stop`."""
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._loop = new_loop()
-        self._lock = threading.Lock()
-        self._stopped = False
-        self._thread = start_daemon(self._run, "outlast")
-
-    @property
-    def is_here(self) -> bool:
-        """Whether this is the process that started it."""
-        return self._pid == os.getpid()
-
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine and return its result. If the caller is interrupted, the coroutine is cancelled."""
-        try:
-            self._check()
-            with self._lock:
-                if self._stopped:
-                    raise Closed("this app was closed by another thread")
-                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except BaseException:
-            coroutine.close()
-            raise
-        try:
-            return future.result()
-        except CancelledError:
-            raise Closed("this app was closed while this call waited for its answer") from None
-        except BaseException:
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        """Stop the loop; calls that still wait raise `Closed`."""
-        if not self.is_here:
-            return
-        with self._lock:
-            self._stopped = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-
-    def _check(self) -> None:
-        if not self.is_here:
-            raise Closed(
-                "this app was opened before this process was forked, and its threads did not come "
-                "along: open apps after the fork, not before (gunicorn: without preload_app, or in "
-                "post_fork)"
-            )
-        if threading.current_thread() is self._thread:
-            raise WorkflowMisuse(
-                "an async step, or a callback, called an app of outlast.sync on whose loop it runs: "
-                "it would wait for itself. Make the step a plain `def`, which runs in a thread"
-            )
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_forever()
-        finally:
-            if left := asyncio.all_tasks(self._loop):
-                for task in left:
-                    task.cancel()
-                self._loop.run_until_complete(asyncio.wait(left, timeout=GRACE_S))
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.close()
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    """A new event loop for a process or thread that only outlast uses: uvloop's where it is installed
-    (`pip install outlast[fast]`)."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
