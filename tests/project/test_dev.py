@@ -257,3 +257,34 @@ def test_help_starts_on_an_interpreter_without_the_environment() -> None:
         [sys.executable, "-I", "-S", str(ROOT / "dev"), "--help"], capture_output=True, check=True
     )
     assert b"./dev test" in done.stdout
+
+
+# -- CI -------------------------------------------------------------------------------------------
+
+STUB = """#!/usr/bin/env bash
+echo "./dev $*" >> calls
+[ "$1" != --python ] || [ "$3" != python ] || exit %d
+[ "$1" != test ] || exit %d
+"""
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+@pytest.mark.parametrize("tests", [0, 1])
+def test_ci_says_which_versions_it_did_not_test(tmp_path: Path, is_here: bool, tests: int) -> None:
+    """Every supported Python is tested or named as not tested; one that cannot be had ends nothing else."""
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci" / "run").write_bytes((ROOT / ".ci" / "run").read_bytes())
+    (tmp_path / "dev").write_text(STUB % (0 if is_here else 1, tests))
+    (tmp_path / "dev").chmod(0o755)
+    done = subprocess.run(
+        ["bash", ".ci/run"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert done.returncode == tests
+    assert calls[0] == "./dev check"
+    assert calls[-1] == "./dev test"
+    legs = [call for call in calls if call.startswith("./dev --python") and " test --fast" in call]
+    tested = {dev.SUPPORTED[0], *(call.split()[2] for call in legs)}
+    assert len(legs) == is_here
+    said = set(re.findall(r"3\.\d+", done.stdout.partition("not tested here:")[2].partition("(")[0]))
+    assert said == set(dev.SUPPORTED) - tested

@@ -121,11 +121,17 @@ def records(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def heed_signals() -> None:
+    """In a process that is about to start: no signal is ignored, though these tests may have been started in
+    the background, where a shell has Ctrl-C ignored, or with `nohup`, which outlast respects."""
+    for one in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(one, signal.SIG_DFL)
+
+
 def _sit_at_the_terminal() -> None:
-    """The terminal's keys are to reach the process, as Ctrl-C does: also if these tests were started in
-    the background, where a shell has Ctrl-C ignored."""
+    """The terminal's keys are to reach the process, as Ctrl-C does."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    heed_signals()
 
 
 class Terminal:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from outlast.cli.main import COMMANDS, Exit
-from tests.unit.cli.stage import COMMAND, environment, piped, records
+from tests.unit.cli.stage import COMMAND, environment, heed_signals, piped, records
 
 START = ["--app", "shop:app", "--input"]
 
@@ -190,6 +190,7 @@ def test_a_step_in_a_thread_does_not_keep_a_process_from_ending(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_signals,  # noqa: PLW1509
     )
     assert process.stdout is not None
     try:
