@@ -286,5 +286,7 @@ def test_ci_says_which_versions_it_did_not_test(tmp_path: Path, is_here: bool, t
     legs = [call for call in calls if call.startswith("./dev --python") and " test --fast" in call]
     tested = {dev.SUPPORTED[0], *(call.split()[2] for call in legs)}
     assert len(legs) == is_here
-    said = set(re.findall(r"3\.\d+", done.stdout.partition("not tested here:")[2].partition("(")[0]))
+    said = set(
+        re.findall(r"3\.\d+", done.stdout.partition("not tested here:")[2].partition("(")[0])
+    )
     assert said == set(dev.SUPPORTED) - tested
