@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from outlast import sync
     from outlast.app import App
     from outlast.call import Call
-    from outlast.client import Client, RunHandle, RunView, TransactionClient, Unreadable
+    from outlast.client import Ask, Asks, Client, RunHandle, RunView, TransactionClient, Unreadable
     from outlast.context import (
         branch,
         child,
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "App",
+    "Ask",
+    "Asks",
     "Call",
     "Client",
     "Event",
@@ -110,7 +112,7 @@ __all__ = [
 _MODULES = {
     "outlast.app": "App",
     "outlast.call": "Call",
-    "outlast.client": "Client RunHandle RunView TransactionClient Unreadable",
+    "outlast.client": "Ask Asks Client RunHandle RunView TransactionClient Unreadable",
     "outlast.decorators": "Step Workflow step workflow",
     "outlast.engine.definitions.retry": "Retry RetryAfter",
     "outlast.engine.operations.scopes": "Stop",

@@ -22,10 +22,11 @@ from outlast.call import Call, check_call, workflow_here
 from outlast.decorators import Step
 from outlast.engine.definitions.retry import is_number
 from outlast.engine.operations import scopes as _scopes
+from outlast.engine.operations.ask import AskWait, Question
 from outlast.engine.operations.child import ParentClose
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.scopes import Stop, run_loop, run_scope
-from outlast.engine.operations.waits import HaltWait, SignalWait
+from outlast.engine.operations.waits import SignalWait
 from outlast.engine.replay.error_text import shown
 from outlast.engine.replay.execution import Execution
 from outlast.engine.replay.sync_workflow import current_sync_workflow, run_in_thread
@@ -145,7 +146,7 @@ def halt(*, type: TypeForm[T]) -> Coroutine[Any, Any, T]: ...
 def halt(data: Any = None, type: Any = Any) -> Any:
     """Wait for a person: the run is `halted` and shows `data` until somebody resumes it with a
     value."""
-    return perform(lambda run: run.perform(HaltWait(run, data, type)), "halt")
+    return perform(lambda run: run.perform(AskWait(run, Question(data=data), type)), "halt")
 
 
 @overload

@@ -6,7 +6,8 @@
     ├── UsageError                 fix the call; nothing was written
     │   ├── InvalidId                 an id that no store accepts
     │   ├── InvalidValue              an argument out of range, a bad cursor, a bad URL
-    │   │   └── InvalidQuery             a query that cannot be parsed
+    │   │   ├── InvalidQuery             a query that cannot be parsed
+    │   │   └── AskUnnamed               an answer does not say which of several questions it is for
     │   ├── InvalidCommit             a commit that contradicts itself
     │   ├── PayloadError              a value that cannot be stored exactly
     │   │   ├── NotSerializable          no exact form: annotate it, or convert it
@@ -25,6 +26,8 @@
     │   ├── DuplicateEvent            that event id is recorded already: its sequence
     │   ├── Fenced                    a newer claim owns the run or the task
     │   ├── RunClosed                 the run has ended
+    │   ├── AlreadyAnswered           another answer to the question was first: who and when
+    │   ├── AskClosed                 the run no longer asks the question
     │   ├── CodeMissing               no live worker has the code of the run
     │   ├── RunsOpen                  the tree has runs that have not ended: not deleted
     │   └── Moved                     the run continues in another store: ask there
@@ -62,6 +65,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 
 
 class OutlastError(Exception):
@@ -100,6 +104,21 @@ class InvalidQuery(InvalidValue):
         self.query = query
         self.position = position
         self.problem = problem
+
+
+class AskUnnamed(InvalidValue):
+    """A value was sent to a run that asks several questions, or none, and does not name one. `open` has the ids of the
+    open questions."""
+
+    def __init__(self, run_id: str, open: Sequence[str]) -> None:
+        asks = f"asks {len(open)} questions" if open else "asks nothing now"
+        names = f": answer one of {', '.join(open)} by its id" if open else ""
+        super().__init__(
+            f"run {run_id!r} {asks}, and the answer does not name one{names}. "
+            "`outlast asks ls` shows what is asked"
+        )
+        self.run_id = run_id
+        self.open = list(open)
 
 
 class InvalidCommit(UsageError, ValueError):
@@ -248,6 +267,31 @@ class RunClosed(Refused):
         super().__init__(f"run {run_id!r} is {status}: nothing can be added to it")
         self.run_id = run_id
         self.status = status
+
+
+class AlreadyAnswered(Refused):
+    """The question has an answer, and the first one counts. `by` gave it, at `at`."""
+
+    def __init__(self, ask_id: str, by: str, at: datetime | None) -> None:
+        who = by or "someone who gave no name"
+        when = "" if at is None else f" at {at.isoformat(sep=' ', timespec='seconds')}"
+        super().__init__(
+            f"the question {ask_id!r} was answered by {who}{when}: the first answer counts"
+        )
+        self.ask_id = ask_id
+        self.by = by
+        self.at = at
+
+
+class AskClosed(Refused):
+    """The run no longer asks: it has ended, has stopped waiting, or has begun another life."""
+
+    def __init__(self, ask_id: str, title: str = "") -> None:
+        name = f"{ask_id!r} ({title})" if title else repr(ask_id)
+        super().__init__(
+            f"the question {name} is closed: its run no longer waits for an answer, and none was given"
+        )
+        self.ask_id = ask_id
 
 
 class CodeMissing(Refused):

@@ -9,6 +9,7 @@ TURN = "engine/replay/commit_builder.py"
 RETRYING = "client/history_reset.py"
 UPDATES = "engine/replay/updates.py"
 ARRIVALS = "engine/runner/inbox_reader.py"
+ASKS = "client/asks.py"
 TERMINATING = "client/terminate.py"
 DELETING = "client/terminate.py"
 BEGINNING = "client/client.py"
@@ -166,9 +167,58 @@ MUTANTS = [
     Mutant(
         "an answer to a halt does not wait to be asked for",
         ARRIVALS,
-        "        if item.kind == ItemKind.RESUME and item.name and self._halt(item.name) is None:",
-        '        if item.kind == "resume " and item.name and self._halt(item.name) is None:',
+        "if answer.question is not None and not isinstance(self._open(item.name), AskWait):",
+        "if answer.question == b'' and not isinstance(self._open(item.name), AskWait):",
         story("consumed_signals"),
+    ),
+    Mutant(
+        "an answer of an earlier life counts for whatever is asked now",
+        ARRIVALS,
+        "        elif ask.token != answer.ask and not _is_same_question(ask, answer):",
+        "        elif ask.token != answer.ask and answer.question is None:",
+        story("does_not_count_after_a_retry"),
+    ),
+    Mutant(
+        "an answer reaches whatever is asked under its key",
+        ARRIVALS,
+        "        elif ask.token != answer.ask and not _is_same_question(ask, answer):",
+        "        elif False:",
+        story("each_life_asks or does_not_count_after_a_retry"),
+    ),
+    Mutant(
+        "every answer has an inbox id of its own",
+        ASKS,
+        "kind=ItemKind.RESUME, name=event.step_name, id=ask.item_id, data=Raw(to_json(answer))",
+        "kind=ItemKind.RESUME, name=event.step_name, id=answer_id, data=Raw(to_json(answer))",
+        story("one_is_first or reaches_the_question"),
+    ),
+    Mutant(
+        "an answer that names no question goes to the first one",
+        ASKS,
+        "        if len(left) != 1 and len(tokens) != 1:",
+        "        if not tokens:",
+        story("reaches_the_question"),
+    ),
+    Mutant(
+        "a run that was terminated still asks",
+        TERMINATING,
+        "            attributes = without_asks(run.attributes)",
+        "            attributes = dict(run.attributes)",
+        story("has_ended_asks_nothing"),
+    ),
+    Mutant(
+        "a question whose answer nothing has read yet is listed as open",
+        ASKS,
+        "    given = await _unread(backend, run) if run.inbox else {}\n    found = []",
+        "    given: dict[str, Answer] = {}\n    found = []",
+        story("one_is_first"),
+    ),
+    Mutant(
+        "an answer is sent without a check of its value",
+        ASKS,
+        "    if problem is not None:\n        raise InvalidValue",
+        "    if problem == '':\n        raise InvalidValue",
+        story("does_not_fit_is_refused"),
     ),
     Mutant(
         "terminate does not mind what was written meanwhile",
@@ -258,7 +308,7 @@ MUTANTS = [
     Mutant(
         "retry does not give back what was consumed",
         RETRYING,
-        "    again = _consumed(cut)",
+        "    again = _consumed(history, cut)",
         "    again: list[Item] = []",
         story("consumed_signals"),
     ),

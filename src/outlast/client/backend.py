@@ -21,7 +21,7 @@ from outlast.messages import Signal, Update
 from outlast.model.commit import Commit, Outcome
 from outlast.model.ids import check_name
 from outlast.model.run import Run
-from outlast.model.run_contents import Item
+from outlast.model.run_contents import Item, Receipt
 from outlast.ports.codec import Codec
 from outlast.ports.custom_engine import accepted
 from outlast.ports.store import Store
@@ -96,10 +96,17 @@ class Backend:
         name = check_name(message, f"{kind} name")
         return name, self.codec.encode_untyped(value, where=f"{kind} {name!r}")
 
-    async def send(self, run_id: str, *items: Item, timeout: float = LOCK_PATIENCE_S) -> None:
-        """Send items to the inbox of a run."""
-        await send_here(self.store, run_id, *items, patience=timeout)
+    async def send(
+        self,
+        run_id: str,
+        *items: Item,
+        uid: str | None = None,
+        timeout: float = LOCK_PATIENCE_S,
+    ) -> list[Receipt]:
+        """Send items to the inbox of a run; with `uid` only to that life of it."""
+        receipts = await send_here(self.store, run_id, *items, uid=uid, patience=timeout)
         self.wake(run_id)
+        return receipts
 
     async def write(self, commit: Commit, *, timeout: float = LOCK_PATIENCE_S) -> None:
         """Write a commit; a refusal is raised."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 from outlast._public import public
 from outlast.call import Call
+from outlast.client.asks import Asks
 from outlast.client.backend import Backend
 from outlast.client.handle import RunHandle, signal_item
 from outlast.client.moved_runs import unless_moved
@@ -273,6 +274,11 @@ class Client:
     def queues(self) -> Queues:
         """The named queues: their state and their rules."""
         return Queues(self._backend.store)
+
+    @property
+    def asks(self) -> Asks:
+        """What runs ask people: `list`, `get` and `answer` questions."""
+        return Asks(self._backend)
 
     @property
     def schedules(self) -> Schedules:

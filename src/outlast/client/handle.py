@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from msgspec import Raw
 
 from outlast._public import public
+from outlast.client.asks import Ask, open_asks, resumed
 from outlast.client.backend import Backend
 from outlast.client.history_reset import edited_input, forked, retrial
 from outlast.client.moved_runs import TRIES, coming_and_going, find_here, has_come
@@ -34,6 +35,7 @@ from outlast.errors import (
     UpdateFailed,
 )
 from outlast.messages import Query, Signal, Update
+from outlast.model.asks import ASKING
 from outlast.model.commit import Committed
 from outlast.model.event import Event, EventType
 from outlast.model.ids import SCHEDULE_OF, check_id, new_id
@@ -277,29 +279,43 @@ class RunHandle(Generic[T]):
         await self._backend.send(self.id, Item(kind=ItemKind.PAUSE), timeout=to_seconds(timeout))
 
     async def resume(
-        self, value: Any = None, *, timeout: float | timedelta = LOCK_PATIENCE_S
+        self,
+        value: Any = None,
+        *,
+        ask: str | None = None,
+        by: str = "",
+        timeout: float | timedelta = LOCK_PATIENCE_S,
     ) -> None:
-        """Answer a halt with a value, continue a paused run, or try a mismatched one again. A value is refused
-        if the run has asked for none."""
-        run = await self._backend.record(self.id)
+        """Answer what the run asks (`outlast.halt`, `outlast.ask`) with a value, continue a paused run, or try a
+        mismatched one again. `ask` is the id of the question, which a run that asks several needs; `by` is who answers.
+        A value is refused if the run has asked for none, or has an answer."""
+        backend, timeout_s = self._backend, to_seconds(timeout)
+        run = await backend.record(self.id)
         parked = run.status is Status.PAUSED or run.wait_kind == MISMATCH
+        asks = ASKING in run.attributes
         # One that is still at work may be about to pause.
-        going = run.status in (Status.PENDING, Status.RUNNING) and run.halt_data is None
-        data = self._backend.codec.encode_untyped(value, where="resume value")
-        items = [Item(kind=ItemKind.RESUME, data=data)]
-        if parked or going:
-            if value is not None and run.halt_data is None:
+        going = run.status in (Status.PENDING, Status.RUNNING) and not asks
+        if ask is None and (parked or going):
+            if value is not None and not asks:
                 raise InvalidValue(
                     f"run {self.id!r} is {run.status} and has asked nothing that a value would answer: "
                     "resume it without one, or answer when it has halted"
                 )
-            items = [Item(kind=ItemKind.UNPAUSE), *([] if value is None else items)]
-        elif run.halt_data is None and not run.status.terminal:
+        elif ask is None and not asks and not run.status.terminal:
             raise InvalidValue(
                 f"run {self.id!r} is {run.status}: only a halted or paused run can be resumed. "
                 "Send a signal if it waits for one"
             )
-        await self._backend.send(self.id, *items, timeout=to_seconds(timeout))
+        if ask is None and run.status.terminal:
+            raise RunClosed(self.id, run.status)
+        if ask is not None or value is not None or not (parked or going):
+            await resumed(backend, run, value, ask, by=by, timeout=timeout_s)
+        if parked or going:
+            await backend.send(self.id, Item(kind=ItemKind.UNPAUSE), timeout=timeout_s)
+
+    async def asks(self) -> list[Ask]:
+        """What the run asks people now."""
+        return await open_asks(self._backend, await self._backend.record(self.id))
 
     async def cancel(
         self, reason: str = "cancelled", *, timeout: float | timedelta = LOCK_PATIENCE_S

@@ -11,7 +11,7 @@ consumed or begun is not lost with it::
                  is not done again, an error is no interruption
     signals      what was received after the cut waits in the inbox again, before what came later;
     updates      an update is applied again, and its answer stays the one that was given;
-    halts        an answer waits until the halt is asked again
+    questions    an answer waits until the same is asked again
     the inbox    what was sent and not consumed stays. A request to cancel or to pause is over: the run
                  had ended
 
@@ -41,13 +41,15 @@ from outlast.engine.replay.history_reset import (
 )
 from outlast.engine.replay.updates import answers_to_keep
 from outlast.errors import Busy, InvalidValue, RunParked, Undecodable, WorkflowMisuse
+from outlast.model.asks import Answer, without_asks
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event, EventType, payload_of
 from outlast.model.ids import SEPARATOR, child_id
-from outlast.model.json import to_json
+from outlast.model.json import from_json, to_json
 from outlast.model.payloads import (
     ChildSpawned,
     HaltResumed,
+    HaltStarted,
     SignalReceived,
     UpdateAccepted,
     UpdateCompleted,
@@ -112,7 +114,7 @@ def fresh_life(run: Run, *, run_id: str, input: Raw | None = None) -> Run:
         version=run.version,
         definition=run.definition,
         input=input or run.input,
-        attributes=run.attributes,
+        attributes=without_asks(run.attributes),
         queue=run.queue,
         priority=run.priority,
         runnable_at=NOW,
@@ -183,7 +185,7 @@ async def retrial(
         adopts=adopts,
         asked={**asked, **started.asked},
     )
-    consumes, sends = _resent(await _items(store, run.id), cut, fresh)
+    consumes, sends = _resent(await _items(store, run.id), history, cut, fresh)
     outcomes = outcomes_after(kept, cut, fresh.recover_to, life=fresh.uid)
     return Commit(
         run_id=run.id,
@@ -231,11 +233,11 @@ async def _is_cancelled(store: Store, run_id: str) -> bool:
 
 
 def _resent(
-    items: Sequence[Item], cut: Sequence[Event], fresh: Run
+    items: Sequence[Item], history: Sequence[Event], cut: Sequence[Event], fresh: Run
 ) -> tuple[tuple[int, ...], tuple[Send, ...]]:
     """What the new life does not take from the inbox, and what is sent to it: all that was consumed after
     the cut, and then what waits under the same names, so that each name keeps its order."""
-    again = _consumed(cut)
+    again = _consumed(history, cut)
     names = {(item.kind, item.name) for item in again}
     consumes = []
     for item in items:
@@ -277,9 +279,12 @@ def _handed_on(outcomes: Sequence[tuple[str, StepReport]], fresh: Run) -> list[S
     ]
 
 
-def _consumed(cut: Sequence[Event]) -> list[Item]:
+def _consumed(history: Sequence[Event], cut: Sequence[Event]) -> list[Item]:
     """What was taken from the inbox after the cut, as it was. An update that was answered with an error
-    is not done again."""
+    is not done again. An answer says to what it was given: it counts if the new life asks the same."""
+    questions = {
+        event.step_name: event for event in history if event.type == EventType.HALT_STARTED
+    }
     payloads = [(event.step_name, payload_of(event)) for event in cut]
     failed = {
         said.update_id
@@ -293,8 +298,11 @@ def _consumed(cut: Sequence[Event]) -> list[Item]:
                 items.append(Item(kind=ItemKind.SIGNAL, name=name, data=value))
             case UpdateAccepted(update_id=id, name=name, input=input) if id not in failed:
                 items.append(Item(kind=ItemKind.UPDATE, name=name, id=id, data=input))
-            case HaltResumed(value=value):
-                items.append(Item(kind=ItemKind.RESUME, name=key, data=value or Raw(b"null")))
+            case HaltResumed(value=value, id=id, by=by, at=at):
+                asked = questions[key].data
+                token = from_json(asked, HaltStarted, where="a question").id
+                answer = Answer(id=id, ask=token, value=value, by=by, at=at, question=asked)
+                items.append(Item(kind=ItemKind.RESUME, name=key, data=Raw(to_json(answer))))
     return items
 
 

@@ -59,24 +59,34 @@ async def has_come(store: Store, run_id: str, refusal: Refusal) -> bool:
 
 
 async def send_here(
-    store: Store, run_id: str, *items: Item, patience: float = LOCK_PATIENCE_S
-) -> None:
+    store: Store,
+    run_id: str,
+    *items: Item,
+    uid: str | None = None,
+    patience: float = LOCK_PATIENCE_S,
+) -> list[Receipt]:
     """Send items to a run; `Moved` if it goes on elsewhere, `Busy` if it was locked for `patience`
-    seconds, and the store's refusal if it has ended or is unknown. Sent again, they are taken once."""
-    sends = [Send(run_id=run_id, item=item) for item in items]
+    seconds, and the store's refusal if it has ended or is unknown. Sent again, they are taken once. With `uid` only
+    that life receives them."""
+    sends = [Send(run_id=run_id, item=item, uid=uid) for item in items]
     deadline = store.clock.monotonic() + patience
 
-    async def send() -> Refusal | None:
-        receipts = await store.send(sends)
-        refusal = next((one for one in receipts if not isinstance(one, Receipt)), None)
-        if isinstance(refusal, Busy):
-            raise refusal
-        return refusal
+    async def send() -> list[Receipt] | Refusal:
+        receipts = []
+        for outcome in await store.send(sends):
+            if isinstance(outcome, Busy):
+                raise outcome
+            if not isinstance(outcome, Receipt):
+                return outcome
+            receipts.append(outcome)
+        return receipts
 
     for _ in range(TRIES):
         refusal = await when_free(store.clock, send, deadline, patience)
-        if refusal is None:
-            return
+        if isinstance(refusal, list):
+            return refusal
+        if isinstance(refusal, Fenced):  # another life than the one that was meant
+            raise refusal
         if not await has_come(store, run_id, refusal):
             raise refusal
     raise coming_and_going(run_id)

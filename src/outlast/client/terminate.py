@@ -22,17 +22,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
+from msgspec import UNSET, UnsetType
+
 from outlast.client.moved_runs import find_here, when_free
 from outlast.engine.operations.child import cancel_child
 from outlast.engine.replay.completion import child_outcome, parent_uid_in
 from outlast.engine.replay.history_reset import open_children
 from outlast.errors import Conflict, Fenced, NotFound, RunsOpen, Undecodable
+from outlast.model.asks import ASKING, without_asks
 from outlast.model.claim import ClaimOnCreate
 from outlast.model.commit import Commit, Outcome
 from outlast.model.event import Event, to_event
 from outlast.model.ids import SEPARATOR
 from outlast.model.payloads import Payload, WorkflowCancelled
-from outlast.model.run import Change, Run, Status
+from outlast.model.run import Attribute, Change, Run, Status
 from outlast.model.run_contents import Send
 from outlast.ports.store import Store
 
@@ -91,9 +94,12 @@ async def _termination(store: Store, run_id: str, reason: str, history: list[Eve
     sends: list[Send] = []
     uid = None
     expected = None
+    attributes: dict[str, Attribute] | UnsetType = UNSET
     with suppress(Undecodable):
         run = await find_here(store, run_id)
         uid = run.uid
+        if ASKING in run.attributes:
+            attributes = without_asks(run.attributes)
         history += await store.history(run_id, after=_last(history))
         # A history that is damaged may be shorter than the record says.
         expected = max(run.sequence, _last(history))
@@ -104,7 +110,13 @@ async def _termination(store: Store, run_id: str, reason: str, history: list[Eve
         expected=expected,
         force=True,
         events=(to_event(end, run_id=run_id),),
-        change=Change(status=Status.CANCELLED, error=reason, wait_kind=None),
+        change=Change(
+            status=Status.CANCELLED,
+            error=reason,
+            wait_kind=None,
+            halt_data=None,
+            attributes=attributes,
+        ),  # fmt: skip
         sends=tuple(sends),
     )
 

@@ -17,6 +17,7 @@ from msgspec import Raw
 from outlast._public import public
 from outlast.engine.definitions.signature import POSITIONAL
 from outlast.errors import OutlastError
+from outlast.model.asks import without_asks
 from outlast.model.run import Attribute, Run, Status
 from outlast.ports.codec import Codec
 
@@ -82,11 +83,12 @@ def view_of(run: Run, codec: Codec) -> RunView:
     """The view of a record."""
     return RunView(
         input=_input(run.input, codec),
-        result=_value(run.result, codec, "result"),
+        result=shown(run.result, codec, "result"),
         published={
-            name: _value(value, codec, f"published {name!r}") for name, value in run.ctx.items()
+            name: shown(value, codec, f"published {name!r}") for name, value in run.ctx.items()
         },
-        halt_data=_value(run.halt_data, codec, "data of the halt"),
+        attributes=without_asks(run.attributes),
+        halt_data=shown(run.halt_data, codec, "data of the halt"),
         **{name: getattr(run, name) for name in _COPIED},
     )
 
@@ -94,7 +96,7 @@ def view_of(run: Run, codec: Codec) -> RunView:
 _COPIED = [
     field.name
     for field in fields(RunView)
-    if field.name not in ("input", "result", "published", "halt_data")
+    if field.name not in ("input", "result", "published", "halt_data", "attributes")
 ]
 
 
@@ -106,13 +108,14 @@ def _input(recorded: Raw | None, codec: Codec) -> dict[str, Any]:
         positional = _positional(found.pop(POSITIONAL, b"[]"))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return Unreadable(unreadable=f"the recorded input is damaged: {error}")
-    given = {name: _value(value, codec, f"argument {name!r}") for name, value in found.items()}
+    given = {name: shown(value, codec, f"argument {name!r}") for name, value in found.items()}
     if positional:
-        return {POSITIONAL: [_value(one, codec, "argument") for one in positional], **given}
+        return {POSITIONAL: [shown(one, codec, "argument") for one in positional], **given}
     return given
 
 
-def _value(recorded: Raw | None, codec: Codec, where: str) -> Any:
+def shown(recorded: Raw | None, codec: Codec, where: str) -> Any:
+    """A recorded value as plain data; an `Unreadable` if it cannot be decoded."""
     if recorded is None:
         return None
     try:

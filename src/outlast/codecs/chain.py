@@ -75,6 +75,9 @@ class Chain(Codec):
     def encode_untyped(self, value: object, *, where: str = "value") -> msgspec.Raw:
         return self._forward(self.codec.encode_untyped(value, where=where))
 
+    def schema(self, type: Any) -> msgspec.Raw | None:
+        return self.codec.schema(type)
+
     def decode(self, data: msgspec.Raw | bytes, type: Any = Any, *, where: str = "value") -> Any:
         found = unwrap(data)
         if found is not None and found[0] not in (JSON, TYPED):

@@ -23,6 +23,7 @@ import msgspec
 from outlast.codecs import chain, models, roundtrip, untyped
 from outlast.codecs.chain import Chain
 from outlast.codecs.roundtrip import same
+from outlast.codecs.schema import schema_of
 from outlast.errors import (
     InvalidValue,
     NotSerializable,
@@ -123,6 +124,9 @@ class JsonCodec(Codec):
         if not types:  # objects of classes, and else only JSON's own kinds
             return chain.escape(text)
         return chain.wrap(chain.TYPED, msgspec.json.encode(untyped.Typed(msgspec.Raw(text), types)))
+
+    def schema(self, type: Any) -> msgspec.Raw | None:
+        return schema_of(type)
 
     def decode(self, data: msgspec.Raw | bytes, type: Any = Any, *, where: str = "value") -> Any:
         try:

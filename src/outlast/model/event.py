@@ -69,6 +69,7 @@ class EventType(StrEnum):
     STEP_LOST = "step.lost"
     HALT_STARTED = "halt.started"
     HALT_RESUMED = "halt.resumed"
+    HALT_REASSIGNED = "halt.reassigned"
     SCOPE_STARTED = "scope.started"
     SCOPE_COMPLETED = "scope.completed"
     SCOPE_FAILED = "scope.failed"
@@ -136,6 +137,7 @@ PAYLOADS: dict[str, type[Payload]] = {
     EventType.STEP_LOST: payloads.StepLost,
     EventType.HALT_STARTED: payloads.HaltStarted,
     EventType.HALT_RESUMED: payloads.HaltResumed,
+    EventType.HALT_REASSIGNED: payloads.HaltReassigned,
     EventType.SCOPE_STARTED: payloads.ScopeStarted,
     EventType.SCOPE_COMPLETED: payloads.ScopeCompleted,
     EventType.SCOPE_FAILED: payloads.ScopeFailedEvent,

@@ -275,11 +275,31 @@ class StepLost(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HaltStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """A question to a person. `id` distinguishes it from all others of its run. `schema` is the JSON schema of an
+    answer; without one, any value answers it."""
+
     data: Raw
+    id: str = ""
+    name: str = ""
+    title: str = ""
+    to: str = ""
+    due_at: datetime | None = None
+    schema: Raw | None = None
 
 
 class HaltResumed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """A person has answered. `id` is that of the answer, `at` is when the store received it."""
+
     value: Raw
+    id: str = ""
+    by: str = ""
+    at: datetime | None = None
+
+
+class HaltReassigned(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """A question that was not answered in time is now to another person or group."""
+
+    to: str
 
 
 class ScopeStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):

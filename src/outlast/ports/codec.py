@@ -64,6 +64,11 @@ class Codec(Protocol):
         """
         ...
 
+    def schema(self, type: Any) -> msgspec.Raw | None:
+        """The JSON schema of the texts that `decode` reads as this type, for senders who do not have the type; None if
+        any text may be one, or the codec does not know."""
+        return None
+
     def roundtrip(
         self, value: object, type: Any = Any, *, where: str = "value"
     ) -> tuple[msgspec.Raw, Any]:

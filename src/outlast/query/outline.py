@@ -51,6 +51,7 @@ class Part:
     output: Raw | None = None
     error: str | None = None
     note: str = ""
+    to: str = ""
     child_id: str | None = None
     frames: list[str] = field(default_factory=list)
     rejected: list[str] = field(default_factory=list)
@@ -175,6 +176,12 @@ def _apply(tree: _Tree, event: Event, payload: Payload) -> None:
     if isinstance(payload, events.UpdateAccepted | events.UpdateCompleted):
         _apply_update(tree, event, payload)
         return
+    if isinstance(payload, events.MessageRejected) and not event.step_name:
+        event = msgspec.structs.replace(event, step_name=f"{payload.kind}:{event.sequence}")
+        part = tree.part(event, payload.kind)
+        part.name = payload.name
+        _end(part, event, "failed", error=payload.error)
+        return
     part = tree.part(event, kind)
     match payload:
         case events.StepStarted(attempt=number, input=input):
@@ -221,9 +228,14 @@ def _apply(tree: _Tree, event: Event, payload: Payload) -> None:
         case events.ChildFailedEvent(error=error):
             _end(part, event, "failed", error=error)
             part.frames = _frames(payload.details)
-        case events.HaltStarted(data=data):
-            part.status, part.input = "waiting", data
-        case events.HaltResumed(value=value):
+        case events.HaltStarted(data=data, title=title, name=name, to=to, due_at=until):
+            part.status, part.input, part.until, part.to = "waiting", data, until, to
+            part.name = title or name or part.name
+        case events.HaltReassigned(to=to):
+            part.note = f"escalated from {part.to} to {to}" if part.to else f"escalated to {to}"
+            part.to = to
+        case events.HaltResumed(value=value, by=by):
+            part.note = f"answered by {by}" if by else part.note
             _end(part, event, "completed", output=value)
         case events.BranchEvaluated(branch_name=name, choice=choice):
             part.name, part.note = name, choice

@@ -16,6 +16,7 @@ from outlast.model import Status
 from outlast.ports import Store
 from outlast.testing import VirtualClock, app
 from outlast.testkit.wrapped_store import WrappedStore
+from tests.campaigns.lives.asks import ASK_STORIES
 from tests.campaigns.lives.stories import (
     LONG,
     STORIES,
@@ -206,6 +207,7 @@ async def a_run_that_is_always_faster_is_deleted(store: Store, clock: VirtualClo
 
 ALL_STORIES = (
     *STORIES,
+    *ASK_STORIES,
     a_tree_is_deleted_when_it_has_ended,
     who_waits_for_a_deleted_child_is_told,
     a_crash_before_the_deletion_changes_nothing,

@@ -567,6 +567,26 @@ async def test_attributes_can_be_set_at_the_start_and_later() -> None:
         assert await ids(testing, customer="ann", stage="shipped") == ["it"]
 
 
+async def test_what_a_run_shows_before_its_first_step_stays() -> None:
+    """Values that are published, and attributes that are set, in the commit that starts the run are kept by later
+    commits that publish and set others."""
+
+    @outlast.workflow
+    async def shows() -> None:
+        outlast.publish(early=1)
+        outlast.set_attributes(early=True)
+        await plain("first")
+        outlast.publish(late=2)
+        outlast.set_attributes(late=True)
+
+    async with app(shows) as testing:
+        run = await testing.start(shows(), id="it")
+        await run.result()
+        view = await run.status()
+        assert view.published == {"early": 1, "late": 2}
+        assert view.attributes == {"early": True, "late": True}
+
+
 @outlast.workflow
 async def asks_a_person() -> str:
     return await outlast.halt("well?", str)

@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 import outlast
-from outlast.errors import NotSerializable, SignalTimeout, UpdateFailed
+from outlast.errors import InvalidValue, NotSerializable, SignalTimeout, UpdateFailed
 from outlast.model import Event, EventType, Status
+from outlast.model.asks import Answer, OpenAsk, parse_ask_id
 from outlast.model.event import payload_of
+from outlast.model.json import to_json
 from outlast.model.payloads import MessageRejected
+from outlast.model.run_contents import Item, Send
 from outlast.query.outline import outline
 from outlast.query.why import reasons
 from outlast.testing import VirtualClock, app, crash_everywhere
@@ -81,7 +85,10 @@ async def test_what_does_not_fit_is_set_aside(url: str) -> None:
         assert (await run.status()).status is Status.WAITING
         await run.signal(approve, Approval("ann"))
         await virtual.clock.settle()
-        await run.resume("many")
+        with pytest.raises(InvalidValue, match="expected `int`, got `str`"):
+            await run.resume("many")
+        [ask] = await run.asks()
+        await slip_through(virtual, ask, b'"many"')
         await virtual.clock.settle()
         assert (await run.status()).status is Status.HALTED
         assert await said(virtual, "o") == [
@@ -92,12 +99,21 @@ async def test_what_does_not_fit_is_set_aside(url: str) -> None:
         assert await run.result() == "ann 3"
         assert rejected(await virtual.get("o").history()) == [
             ("signal", "approve", '"yes"'),
-            ("answer", "", '"many"'),
+            ("answer", "halt", '"many"'),
         ]
         [step, wait, halt] = outline(await virtual.get("o").history())
         assert (step.rejected, len(wait.rejected), len(halt.rejected)) == ([], 1, 1)
         assert (wait.status, halt.status) == ("completed", "completed")
     assert undone == []
+
+
+async def slip_through(virtual: VirtualApp, ask: outlast.Ask, value: bytes) -> None:
+    """An answer that its sender could not check, as to code that has changed since."""
+    _, token = parse_ask_id(ask.id)
+    answer = Answer(id="unchecked", ask=token, value=Raw(value))
+    item = Item(kind="resume", name="halt", id=OpenAsk(token, 1).item_id, data=Raw(to_json(answer)))
+    await virtual.store.send([Send(run_id=ask.run_id, item=item)])
+    virtual.store.notifier.wake()
 
 
 async def said(virtual: VirtualApp, id: str) -> list[str]:

@@ -93,7 +93,7 @@ def _resume(store: Store, given: dict[str, Any]) -> Action:
     value = json_of(given["value"], "--value")
 
     async def act(run: Run) -> None:
-        await client.get(run.id).resume(value)
+        await client.get(run.id).resume(value, ask=given["ask"])
 
     return act
 
@@ -155,6 +155,9 @@ def _lives(run: Run, given: dict[str, Any]) -> bool:
 
 _reason = click.option("--reason", metavar="TEXT", help="Why; recorded in the history.")
 _value = click.option("--value", default="null", metavar="JSON", help="The answer to a halt.")
+_ask = click.option(
+    "--ask", metavar="ID", help="Which question to answer, if the run asks several."
+)
 _force = click.option("--force", is_flag=True, help="Also runs that have not ended.")
 
 cancel_command = _command(
@@ -202,6 +205,7 @@ resume_command = _command(
       outlast resume --where 'status:paused'
     """,
     _value,
+    _ask,
 )
 retry_command = _command(
     "retry",

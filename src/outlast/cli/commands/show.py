@@ -15,6 +15,7 @@ from outlast.cli.output import STATUS_COLOURS, Output, iso, length, neutral, neu
 from outlast.cli.run_views import as_text, draw_tree, event_record, part_record, run_record
 from outlast.cli.session import Session, with_session
 from outlast.client.queues import Queues
+from outlast.model.asks import without_asks
 from outlast.model.queue_policy import scope_of
 from outlast.model.run import Run, Status, WaitKind
 from outlast.ports.port import Capability
@@ -105,7 +106,7 @@ def _head(out: Output, run: Run, *, full: bool) -> None:
         lines.append(
             ("owner", f"{neutral(run.owner)}, lease expires {out.moment(run.claimed_until)}")
         )
-    for name, value in run.attributes.items():
+    for name, value in without_asks(run.attributes).items():
         lines.append((f"attr.{neutral(name)}", neutral(str(value))))
     values: list[tuple[str, Raw | None]] = [("input", run.input), ("result", run.result)]
     values += [("halted with", run.halt_data), *((f"published {k}", v) for k, v in run.ctx.items())]

@@ -176,6 +176,8 @@ class WorkflowDefinition(Definition):
         if not isinstance(version, int | str):
             raise InvalidValue(f"version={version!r}: use a number or a text")
         self.version = version
+        self.asked_types: dict[bytes, Any] = {}
+        """The types of answers that its runs in this process have asked people for, by their schema."""
 
     @cached_property
     def hash(self) -> str:

@@ -1,4 +1,4 @@
-"""Waits: for a moment (timer), for a message (signal), for a person (halt).
+"""Waits: for a moment (timer), for a message (signal). `ask` has the wait for a person.
 
 `outlast.sleep`, `asyncio.sleep`, `asyncio.timeout` and `asyncio.wait(timeout=…)` in workflow code all create a timer,
 because the run loop has no other clock. A timer that never fires, as of ``asyncio.sleep(math.inf)``, is not recorded.
@@ -6,8 +6,6 @@ because the run loop has no other clock. A timer that never fires, as of ``async
 A signal stays in the inbox until the code waits for its name: the first wait gets the oldest signal
 (`runner.inbox_reader`). Receiving it removes it from the inbox in the commit that records it. A message that does not
 have the type that the code waits for is recorded as rejected, and the code waits on.
-
-A halted run shows data to a person and waits until it is resumed with a value.
 """
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ from outlast.errors import InvalidValue, SignalTimeout, Undecodable
 from outlast.model.event import Event
 from outlast.model.payloads import (
     NULL,
-    HaltResumed,
-    HaltStarted,
     Payload,
     SignalReceived,
     SignalTimeoutEvent,
@@ -128,26 +124,4 @@ class SignalWait(MessageWait):
             case SignalTimeoutEvent():
                 self.reject(SignalTimeout(self.signal))
                 return True
-        return False
-
-
-class HaltWait(MessageWait):
-    """A wait for a person."""
-
-    name = "halt"
-    wait_kind = WaitKind.HALT
-    _what = "resume value"
-
-    def __init__(self, execution: Execution, data: Any, type: Any) -> None:
-        self._execution = execution
-        self._type = type
-        self.data: Raw = execution.codec.encode_untyped(data, where="halt data")
-
-    def intent(self) -> Payload:
-        return HaltStarted(data=self.data)
-
-    def apply(self, event: Event, payload: Payload) -> bool:
-        if isinstance(payload, HaltResumed):
-            self.resolve(self.decoded(payload.value))
-            return True
         return False

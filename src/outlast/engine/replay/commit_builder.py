@@ -12,15 +12,16 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from outlast.engine.definitions.definition import WorkflowDefinition
+from outlast.engine.operations.ask import AskWait
 from outlast.engine.operations.step import StepCall
-from outlast.engine.operations.waits import HaltWait
 from outlast.engine.replay.completion import child_cancellations, failed_key, final_sends
 from outlast.engine.replay.error_text import storable
 from outlast.engine.replay.execution import Execution, PendingCommit
 from outlast.engine.replay.updates import answers_to_keep
+from outlast.model.asks import ASKING, with_asks, without_asks
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Creation
-from outlast.model.event import to_event
+from outlast.model.event import EventType, to_event
 from outlast.model.payloads import (
     Payload,
     WorkflowCancelled,
@@ -76,7 +77,7 @@ def next_commit(
         token=claim.token or None,
         expected=sequence,
         events=tuple(pending.events),
-        change=_change(execution, run, pending, end, rests=rests, paused=paused),
+        change=_change(execution, run, pending, end, sequence=sequence, rests=rests, paused=paused),
         consumes=tuple(pending.consumes),
         seen=seen,
         release=rests,
@@ -113,7 +114,7 @@ def continue_commit(execution: Execution, run: Run, claim: Claim, end: WorkflowC
         input=end.input,
         ctx={**run.ctx, **pending.published},
         parent=run.parent,
-        attributes={**run.attributes, **pending.attributes},
+        attributes=without_asks({**run.attributes, **pending.attributes}),
         queue=run.queue,
         priority=run.priority,
         runnable_at=NOW,
@@ -175,11 +176,21 @@ def _change(
     pending: PendingCommit,
     end: Payload | None,
     *,
+    sequence: int,
     rests: bool,
     paused: bool,
 ) -> Change:
     ctx = {**run.ctx, **pending.published} if pending.published else UNSET
-    attributes = {**run.attributes, **pending.attributes} if pending.attributes else UNSET
+    current: str | UnsetType = UNSET
+    asks: list[AskWait] = []
+    for operation in execution.open.values():
+        if isinstance(operation, StepCall):
+            current = operation.key
+        elif isinstance(operation, AskWait):
+            asks.append(operation)
+    attributes: dict[str, Attribute] | UnsetType = UNSET
+    if pending.attributes or asks or ASKING in run.attributes:
+        attributes = _attributes(run, pending, [] if end is not None else asks, sequence)
     # A run that continues after it was parked for a mismatch has no error any more.
     cleared = None if run.error is not None else UNSET
     match end:
@@ -198,13 +209,7 @@ def _change(
                 status=Status.CANCELLED, error=reason, wait_kind=None, halt_data=None,
                 ctx=ctx, attributes=attributes,
             )  # fmt: skip
-    current: str | UnsetType = UNSET
-    halt: HaltWait | None = None
-    for operation in execution.open.values():
-        if isinstance(operation, StepCall):
-            current = operation.key
-        elif halt is None and isinstance(operation, HaltWait):
-            halt = operation
+    halt = asks[0] if asks else None
     if not rests:
         status, kind = Status.RUNNING, None
     elif paused:
@@ -224,6 +229,23 @@ def _change(
         recover_to=halt.key if halt else UNSET,
         runnable_at=UNSET if not rests else None if paused else next_wake(execution),
     )
+
+
+def _attributes(
+    run: Run, pending: PendingCommit, asks: Sequence[AskWait], sequence: int
+) -> dict[str, Attribute] | UnsetType:
+    """The attributes of the run with its open questions, if that changes them. A question that this commit asks gets
+    the sequence of its event."""
+    new = {ask.key: ask for ask in asks if not ask.sequence}
+    if new:
+        for number, event in enumerate(pending.events, sequence + 1):
+            if event.type == EventType.HALT_STARTED and event.step_name in new:
+                new[event.step_name].sequence = number
+    attributes = {**run.attributes, **pending.attributes}
+    if asks or ASKING in attributes:
+        attributes = with_asks(attributes, [ask.as_open() for ask in asks])
+    # Values that the code sets are always written: 1 and True are equal, and different attributes.
+    return attributes if pending.attributes or attributes != run.attributes else UNSET
 
 
 def _wait_kind(execution: Execution) -> str | None:

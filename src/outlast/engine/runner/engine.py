@@ -195,6 +195,8 @@ class Engine:
         claim = msgspec.structs.replace(
             claim, token=committed.token, run_id=new.id, uid=committed.uid
         )
+        if commit.change is not None:  # what it has published and asked by now
+            run = msgspec.structs.replace(run, **commit.change.values())
         run = msgspec.structs.replace(
             run, sequence=committed.sequence, revision=committed.revision, inbox=len(new.sends)
         )

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from msgspec import Raw
 
+from outlast.engine.operations.ask import AskWait
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.operation import Operation
@@ -21,16 +22,18 @@ from outlast.engine.operations.step import (
     StepReport,
     stop_failure,
 )
-from outlast.engine.operations.waits import HaltWait, MessageWait, SignalWait
+from outlast.engine.operations.waits import MessageWait, SignalWait
 from outlast.engine.replay.error_text import storable
 from outlast.engine.replay.execution import Execution
 from outlast.errors import ContinueAsNew
+from outlast.model.asks import Answer
 from outlast.model.json import from_json
 from outlast.model.payloads import (
     CancelRequested,
     ChildCompleted,
     ChildFailedEvent,
     HaltResumed,
+    HaltStarted,
     MessageRejected,
     Payload,
     SignalReceived,
@@ -66,7 +69,7 @@ class InboxReader:
         self._execution = execution
         self._timeout_s = timeout_s
         self._messages = UnmatchedMessages()
-        self._resumes: dict[str, Item] = {}
+        self._earlier_answers: dict[str, tuple[Item, Answer]] = {}
         self._earlier: dict[str, tuple[Item, StepReport]] = {}
 
     async def read(self) -> None:
@@ -91,21 +94,19 @@ class InboxReader:
     @property
     def has_undelivered(self) -> bool:
         """Whether items were read that the code has not received."""
-        return bool(self._earlier or self._resumes or self._messages.has_any)
+        return bool(self._earlier or self._earlier_answers or self._messages.has_any)
 
     def match(self) -> None:
-        """Deliver signals, updates and answers to halts to the operations that wait for them."""
+        """Deliver signals, updates and answers to the operations that wait for them."""
         while True:
             if self._earlier:
                 self._match_earlier()
             if self._messages.has_any:
                 self._messages.match(self._execution, self._store.clock.now())
-            if not self._resumes:
+            asks = [key for key in self._earlier_answers if isinstance(self._open(key), AskWait)]
+            if not asks:
                 return
-            asked = next((key for key in self._resumes if self._halt(key) is not None), None)
-            if asked is None:
-                return
-            self._accept(self._resumes.pop(asked))
+            self._answer(*self._earlier_answers.pop(asks[0]), self._store.clock.now())
 
     def _match_earlier(self) -> None:
         """Deliver results of an earlier life to calls that were made again with the same input."""
@@ -146,10 +147,13 @@ class InboxReader:
             return
         if isinstance(execution.final_error, ContinueAsNew) and item.kind in LEFT_TO_NEXT_LIFE:
             return  # the next life takes it
-        if item.kind == ItemKind.RESUME and item.name and self._halt(item.name) is None:
-            self._resumes[item.name] = (
-                item  # answered in an earlier life: kept until the code halts
-            )
+        if item.kind == ItemKind.RESUME:
+            answer = from_json(item.data or Raw(b"{}"), Answer, where="an answer")
+            if answer.question is not None and not isinstance(self._open(item.name), AskWait):
+                # Given in an earlier life: kept until the code asks.
+                self._earlier_answers[item.name] = (item, answer)
+                return
+            self._answer(item, answer, self._store.clock.now())
             return
         if item.kind == ItemKind.STEP and self._keep_for_later(item):
             return
@@ -169,11 +173,6 @@ class InboxReader:
                 self._deliver_report(item, now)
             case "lost":
                 self._deliver_losses(item, now)
-            case ItemKind.RESUME:
-                halt = self._halt(item.name)
-                if halt is not None:
-                    resumed = HaltResumed(value=item.data or Raw(b"null"))
-                    execution.deliver(_checked(halt, item, resumed), now, key=halt.key)
             case ItemKind.ADMIT:
                 pass  # it was admitted from its queue, and has started
             case ItemKind.RECEIPT:
@@ -252,9 +251,39 @@ class InboxReader:
                 return operation
         return None
 
-    def _halt(self, key: str) -> HaltWait | None:
-        halts = [op for op in self._execution.open.values() if isinstance(op, HaltWait)]
-        return next((halt for halt in halts if key in ("", halt.key)), None)
+    def _open(self, key: str) -> Operation | None:
+        return self._execution.open.get(key)
+
+    def _answer(self, item: Item, answer: Answer, now: datetime) -> None:
+        """Deliver an answer to the question that it names. If the code no longer asks it, or asks something else by
+        now, the answer is set aside."""
+        execution = self._execution
+        if not execution.is_active:
+            return  # it stays in the inbox: the next life may ask the same
+        execution.pending.consumes.append(item.number)
+        ask = self._open(item.name)
+        if not isinstance(ask, AskWait):
+            problem = "the question was closed before the answer came"
+        elif ask.token != answer.ask and not _is_same_question(ask, answer):
+            problem = "the run asks another question by now"
+        elif (misfit := ask.problem_of(answer.value)) is not None:
+            rejection = _rejection("answer", item.name, answer.value, misfit)
+            execution.deliver(rejection, now, key=ask.key)
+            return
+        else:
+            at = answer.at or item.sent_at
+            given = HaltResumed(value=answer.value, id=answer.id, by=answer.by, at=at)
+            execution.deliver(given, now, key=ask.key)
+            return
+        execution.deliver(_rejection("answer", item.name, answer.value, problem), now)
+
+
+def _is_same_question(ask: AskWait, answer: Answer) -> bool:
+    """Whether an answer of an earlier life is to what this life asks."""
+    if answer.question is None:
+        return False
+    asked = from_json(answer.question, HaltStarted, where="the question of an answer")
+    return ask.asks_the_same(asked)
 
 
 def _report(item: Item) -> StepReport:
@@ -337,8 +366,9 @@ def _waits(execution: Execution) -> dict[str, SignalWait]:
 def _checked(wait: MessageWait, item: Item, delivery: Payload) -> Payload:
     """The delivery of a message that has the type which the code waits for; otherwise its rejection."""
     problem = wait.problem_of(item.data)
-    if problem is None:
-        return delivery
-    kind = "answer" if item.kind == "resume" else item.kind
+    return delivery if problem is None else _rejection(item.kind, item.name, item.data, problem)
+
+
+def _rejection(kind: str, name: str, value: Raw | None, problem: str) -> MessageRejected:
     log.warning("a message was rejected, and the code waits on: %s", problem)
-    return MessageRejected(kind=kind, name=item.name, value=item.data, error=storable(problem))
+    return MessageRejected(kind=kind, name=name, value=value, error=storable(problem))
