@@ -116,7 +116,7 @@ async def _termination(store: Store, run_id: str, reason: str, history: list[Eve
             wait_kind=None,
             halt_data=None,
             attributes=attributes,
-        ),  # fmt: skip
+        ),
         sends=tuple(sends),
     )
 
