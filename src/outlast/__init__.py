@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from outlast import sync
     from outlast.app import App
     from outlast.call import Call
-    from outlast.client import Ask, Asks, Client, RunHandle, RunView, TransactionClient, Unreadable
+    from outlast.client import Ask, Client, RunHandle, RunView, TransactionClient, Unreadable
     from outlast.context import (
         branch,
         child,
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 __all__ = [
     "App",
     "Ask",
-    "Asks",
     "Call",
     "Client",
     "Event",
@@ -112,7 +111,7 @@ __all__ = [
 _MODULES = {
     "outlast.app": "App",
     "outlast.call": "Call",
-    "outlast.client": "Ask Asks Client RunHandle RunView TransactionClient Unreadable",
+    "outlast.client": "Ask Client RunHandle RunView TransactionClient Unreadable",
     "outlast.decorators": "Step Workflow step workflow",
     "outlast.engine.definitions.retry": "Retry RetryAfter",
     "outlast.engine.operations.scopes": "Stop",

@@ -284,7 +284,7 @@ class AlreadyAnswered(Refused):
 
 
 class AskClosed(Refused):
-    """The run no longer asks: it has ended, has stopped waiting, or has begun another life."""
+    """The run no longer asks: it has ended, has stopped waiting, or is another life."""
 
     def __init__(self, ask_id: str, title: str = "") -> None:
         name = f"{ask_id!r} ({title})" if title else repr(ask_id)

@@ -82,7 +82,6 @@ class Ask:
         return values
 
 
-@public
 class Asks:
     """The questions of a store: ``client.asks``."""
 
@@ -170,7 +169,7 @@ async def open_asks(
         if answer is not None and not answered:
             continue
         event = await _event(backend, run, ask)
-        if event is not None:  # otherwise the run has begun another life since its record was read
+        if event is not None:  # otherwise the run is another life since its record was read
             found.append(_view(backend.codec, run, event, to=ask.to, answer=answer))
     return found
 

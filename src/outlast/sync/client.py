@@ -25,6 +25,7 @@ from outlast.sync.blocking import OpenedTwin, iterate, taken_here
 
 if TYPE_CHECKING:
     from outlast.query import Count
+    from outlast.sync.asks import Asks
     from outlast.sync.handle import RunHandle
     from outlast.sync.queues import Queues
     from outlast.sync.schedules import Schedules
@@ -181,6 +182,12 @@ class Client(OpenedTwin[AsyncClient], twin_of=AsyncClient):
     def queues(self) -> Queues:
         """The named queues: their state and their rules."""
         found: Queues = self._twin(self._here(lambda: self._async.queues))
+        return found
+
+    @property
+    def asks(self) -> Asks:
+        """What runs ask people: `list`, `get` and `answer` questions."""
+        found: Asks = self._twin(self._here(lambda: self._async.asks))
         return found
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from outlast.client.asks import Ask
 from outlast.client.handle import RunHandle as AsyncRunHandle
 from outlast.client.view import RunView
 from outlast.messages import Query, Signal, Update
@@ -176,10 +177,22 @@ class RunHandle(Twin[AsyncRunHandle[T]], Generic[T], twin_of=AsyncRunHandle):
         """Stop the run where it is, after the steps that are running, until it is resumed."""
         self._call(self._async.pause(timeout=timeout))
 
-    def resume(self, value: Any = None, *, timeout: float | timedelta = LOCK_PATIENCE_S) -> None:
-        """Answer a halt with a value, continue a paused run, or try a mismatched one again. A value is refused
-        if the run has asked for none."""
-        self._call(self._async.resume(value, timeout=timeout))
+    def resume(
+        self,
+        value: Any = None,
+        *,
+        ask: str | None = None,
+        by: str = "",
+        timeout: float | timedelta = LOCK_PATIENCE_S,
+    ) -> None:
+        """Answer what the run asks (`outlast.halt`, `outlast.ask`) with a value, continue a paused run, or try a
+        mismatched one again. `ask` is the id of the question, which a run that asks several needs; `by` is who answers.
+        A value is refused if the run has asked for none, or has an answer."""
+        self._call(self._async.resume(value, ask=ask, by=by, timeout=timeout))
+
+    def asks(self) -> list[Ask]:
+        """What the run asks people now."""
+        return self._call(self._async.asks())
 
     def cancel(
         self, reason: str = "cancelled", *, timeout: float | timedelta = LOCK_PATIENCE_S

@@ -1,6 +1,6 @@
 """Ask: a question to a person, open until it is answered or the code stops asking.
 
-`outlast.ask` and `outlast.halt` are the same wait; a halt asks without a name, a form or somebody to answer. Each open
+`outlast.ask` and `outlast.halt` are the same wait; a halt asks without a name, a form or an assignee. Each open
 question is one of its own: the answer names it, and reaches no other (`outlast.model.asks`).
 """
 
