@@ -25,7 +25,7 @@ MUTANTS = [
     ),
     Mutant(
         "redis: the wake-up of what arrives in another partition names no run",
-        f"{FOLDER}/notifier.py",
+        f"{FOLDER}/outbox.py",
         "                reached.add(entry.send.run)\n",
         "",
         PARTITIONS,
@@ -264,7 +264,7 @@ MUTANTS = [
     Mutant(
         "redis: who closes does not send a wake-up for what it has sent",
         f"{FOLDER}/notifier.py",
-        "            if self._owed:\n                with",
+        "            if self._pending_kinds:\n                with",
         "            if False:\n                with",
         ("tests/unit/worker/test_wakeups.py::test_who_sends_something_and_ends_is_heard[redis]",),
     ),

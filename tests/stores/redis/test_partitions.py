@@ -14,7 +14,7 @@ from outlast.model.commit_rules import WakeupKind
 from outlast.model.run_contents import Receipt
 from outlast.stores.redis import RedisClusterStore
 from outlast.stores.redis.commit import commit_all
-from outlast.stores.redis.notifier import relay, waiting
+from outlast.stores.redis.outbox import relay, waiting
 from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.scenario import begin, done, events, finish, outcome_of, signal
 from tests.stores.redis.servers import again

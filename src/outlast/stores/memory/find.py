@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from outlast.model.event import Event
 from outlast.model.query import Page, RunQuery, cursor_of, parse_cursor
-from outlast.model.run import Run
+from outlast.model.run import Run, Status
 from outlast.stores.memory.tables import TableStore, private
 
 
@@ -39,3 +41,7 @@ class MemoryFind(TableStore):
             found = [run for run in found if order.is_past(order.position(run), last)]
         page = [private(run) for run in found[: query.limit]]
         return Page(page, cursor_of(page[-1], order) if len(found) > len(page) else None)
+
+    async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
+        with self._locked() as tables:
+            return Counter((life.run.workflow, life.run.status) for life in tables.lives.values())

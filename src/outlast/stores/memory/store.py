@@ -10,10 +10,10 @@ from outlast.stores.memory.delete import MemoryDelete
 from outlast.stores.memory.find import MemoryFind
 from outlast.stores.memory.inbox import MemoryInbox
 from outlast.stores.memory.queue import MemoryQueue
-from outlast.stores.memory.registry import MemoryRegistry
 from outlast.stores.memory.run_details import MemoryRunDetails
 from outlast.stores.memory.tasks import MemoryTasks
 from outlast.stores.memory.transfer import MemoryTransfer
+from outlast.stores.memory.workers import MemoryWorkers
 
 
 class MemoryStore(
@@ -24,7 +24,7 @@ class MemoryStore(
     MemoryTasks,
     MemoryRunDetails,
     MemoryDelete,
-    MemoryRegistry,
+    MemoryWorkers,
     MemoryTransfer,
 ):
     """Everything in this process, gone with it. Thread-safe."""

@@ -7,7 +7,9 @@ binary. What only some commits have is one JSON text (commit_contents.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from msgspec import UNSET
@@ -29,6 +31,7 @@ from outlast.model.run import TERMINAL, Change
 from outlast.model.times import EPOCH, to_micros
 from outlast.stores.postgres.commit_contents import Blobs, contents_of, text
 from outlast.stores.postgres.rows import STATUS, Row, quote, quote_or_none, unquote
+from outlast.stores.postgres.session import SessionStore
 
 # Bits of `c_flags`, see functions/commit.sql.
 CREATES, UPSERT, REPLACE, FORCE, CARRY, RELEASE, REOPENS = 1, 2, 4, 8, 16, 32, 64
@@ -203,3 +206,65 @@ def to_outcome(commit: Commit, row: Row) -> Outcome:
             claim = commit.finishes[int(detail) - 1]
             return Fenced(claim.subject, token=claim.token)
     raise StoreFault(f"the server returned the unknown verdict {verdict!r} on run {run_id!r}")
+
+
+MAX_BATCH = 1000
+"""Commits in one statement: limits how long the next statement waits."""
+
+MAX_LOCK_WAIT_S = 1.0
+"""One wait for a lock inside the database, which occupies a connection."""
+_lock_wait: ContextVar[float] = ContextVar("outlast_lock_wait", default=0.0)
+
+
+class PostgresCommit(SessionStore):
+    """Writes commits."""
+
+    async def commit(
+        self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Outcome]:
+        if not commits:
+            await self._session.make_ready()
+            return []
+        for commit in commits:
+            if commit.hold is not None:
+                await self._session.register_owner(commit.hold.owner)
+        step = len(commits) if atomic else MAX_BATCH
+        written: list[Outcome] | None = None
+        try:
+            written = [
+                outcome
+                for start in range(0, len(commits), step)
+                for outcome in await self._commit(
+                    commits[start : start + step], atomic=atomic, timeout=timeout
+                )
+            ]
+            return written
+        finally:
+            # Also after a cancellation or timeout: the commits may be written.
+            self.announce(commits, written)
+
+    async def _commit(
+        self, commits: Sequence[Commit], *, atomic: bool, timeout: float | None
+    ) -> list[Outcome]:
+        name, wait = "commit", _lock_wait.get()
+        packed = (*self._session.time, *pack_commits(commits, atomic=atomic))
+        if wait > 0:
+            # Of a batch only the receivers: a commit that is locked delays no other.
+            ids = {send.run_id for commit in commits for send in commit.sends}
+            if len(commits) == 1:
+                ids.add(commits[0].run_id)
+            name, packed = "commit_when_free", (*packed, list(ids), round(wait * 1000))
+        found = await self._session.write(name, *packed, timeout=timeout)
+        found.sort(key=itemgetter(0))
+        return [to_outcome(commit, row) for commit, row in zip(commits, found, strict=True)]
+
+    async def _commit_waiting(
+        self, commits: Sequence[Commit], wait: float, timeout: float | None
+    ) -> list[Outcome]:
+        if timeout is not None:
+            wait = min(wait, timeout / 2)  # a timeout of the call would leave its outcome unknown
+        token = _lock_wait.set(min(wait, MAX_LOCK_WAIT_S))
+        try:
+            return await self.commit(commits, timeout=timeout)
+        finally:
+            _lock_wait.reset(token)

@@ -15,7 +15,15 @@ from outlast.model.query import Order, Page, RunQuery, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
 from outlast.ports.read_batcher import ReadBatcher
 from outlast.stores.postgres.commit_contents import attribute_hash
-from outlast.stores.postgres.rows import Row, quote, quote_or_none, to_events, to_run
+from outlast.stores.postgres.rows import (
+    STATUS,
+    Row,
+    quote,
+    quote_or_none,
+    to_events,
+    to_run,
+    unquote,
+)
 from outlast.stores.postgres.session import SessionStore
 
 START_OF_TIME, END_OF_TIME = (-(2**63), ""), (2**63 - 1, "\U0010ffff")
@@ -93,3 +101,7 @@ class PostgresFind(SessionStore):
         found = [to_run(row) for row in rows]
         page = found[: query.limit]
         return Page(page, cursor_of(page[-1], order) if len(found) > len(page) else None)
+
+    async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
+        found = await self._session.read("count_runs", timeout=timeout)
+        return {(unquote(workflow), STATUS[status]): number for workflow, status, number in found}

@@ -17,10 +17,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import msgspec
+from msgspec import Struct
+
 from outlast.errors import StoreFault, TryAgain
 from outlast.model.queue_policy import (
+    KEPT_CHANGES,
+    ExpectedPolicy,
+    PolicyChange,
     QueuePolicy,
+    Rate,
     allocate,
+    decode_policy,
+    encode_policy,
     line_room,
     rotated,
     scope_of,
@@ -29,6 +38,7 @@ from outlast.model.queue_policy import (
     urgency,
 )
 from outlast.model.run_contents import Delivery
+from outlast.model.times import from_micros
 from outlast.stores.redis.concurrency_slots import (
     Return,
     carry_releases,
@@ -45,7 +55,7 @@ from outlast.stores.redis.fair_queue_scan import (
     read_scope_state,
     scan_queues,
 )
-from outlast.stores.redis.keys import POLICY, TASKS
+from outlast.stores.redis.keys import POLICY, TASKS, encoded
 from outlast.stores.redis.packing import blob, lease, pack
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.unpacking import to_claim, to_state, to_task
@@ -333,3 +343,108 @@ async def _update_partitions(
         )
     await server.each(calls, timeout=timeout)
     return bool(turns)
+
+
+class _Change(Struct):
+    by: str
+    policy: QueuePolicy | None
+
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_change = msgspec.json.Decoder(_Change)
+
+
+async def write_policy(
+    server: Server,
+    scope: str,
+    policy: QueuePolicy | None,
+    declared: QueuePolicy | None,
+    seen: ExpectedPolicy | None,
+    *,
+    by: str,
+    timeout: float | None,
+) -> bool:
+    """Store a policy with an audit line: see `Queue._write_policy`.
+
+    Each partition records the home first. From then on it leases no task without a slot; tasks in flight are
+    counted in the same step in which the policy takes effect."""
+    home = server.layout.part_for(scope)
+    write: dict[str, Any] = {
+        "limits": blob(pack(_limits(policy))),
+        "change": blob(_encode(_Change(by, policy))),
+        "slots": [],
+        "kept": KEPT_CHANGES,
+        "has_seen": seen is not None,
+    }
+    if seen is not None and seen.policy is not None:
+        write["seen"] = blob(encode_policy(seen.policy))
+    if policy is not None:
+        write["rules"] = blob(encode_policy(policy))
+    if declared is not None:
+        said = encode_policy(declared)
+        write["declared"] = blob(said)
+        key = server.layout.key(home, "policy:declared")
+        command = (b"HGET", key, scope.encode())
+        if await server.commands([(home, command)], timeout=timeout, writes=False) == [said]:
+            return True
+    mark = {"home": home, "nonce": new_ticket()}
+    others = [part for part in range(server.layout.partitions) if part != home]
+    calls = [
+        Call("write_policy", part, POLICY, [pack({"scope": scope, "mark": mark})])
+        for part in others
+    ]
+    for _, found in await server.each(calls, timeout=timeout):
+        write["slots"] += [[blob(name), blob(slot)] for name, slot in found]
+    names = [*POLICY, f"policy:audit:{encoded(scope)}"]
+    packed = pack({"scope": scope, "mark": mark, "write": write})
+    answer = await server.call(Call("write_policy", home, names, [packed]), timeout=timeout)
+    return bool(answer[0] != b"changed")
+
+
+def _limits(policy: QueuePolicy | None) -> dict[str, Any]:
+    """The fields that scripts read. None is no limit."""
+    if policy is None:
+        return {}
+    limits: dict[str, Any] = {
+        "concurrency": policy.concurrency,
+        "key_concurrency": policy.key_concurrency,
+        "rate": _rate(policy.rate),
+        "key_rate": _rate(policy.key_rate),
+        "paused": policy.paused or None,
+        "ages": True if policy.ageing is not None else None,
+    }
+    return {name: value for name, value in limits.items() if value is not None}
+
+
+def _rate(rate: Rate | None) -> dict[str, int] | None:
+    return None if rate is None else {"limit": rate.limit, "per": lease(rate.per)}
+
+
+async def load_policies(server: Server, *, timeout: float | None) -> list[QueuePolicy]:
+    """The policies of all queues, by name."""
+    layout = server.layout
+    commands = [
+        (part, (b"HVALS", layout.key(part, "policy:rules"))) for part in range(layout.partitions)
+    ]
+    found = await server.commands(commands, timeout=timeout, writes=False)
+    return sorted(
+        (decode_policy(rules) for own in found for rules in own), key=lambda one: one.queue
+    )
+
+
+async def load_changes(
+    server: Server, scope: str, limit: int, *, timeout: float | None
+) -> list[PolicyChange]:
+    """The changes of a policy, newest first."""
+    part = server.layout.part_for(scope)
+    key = server.layout.key(part, f"policy:audit:{encoded(scope)}")
+    command = (b"LRANGE", key, b"0", b"%d" % (limit - 1))
+    (lines,) = await server.commands([(part, command)], timeout=timeout, writes=False)
+    changes = []
+    for line in lines:
+        at, _, body = line.partition(b" ")
+        change = _change.decode(body)
+        changes.append(
+            PolicyChange(queue=scope, at=from_micros(int(at)), by=change.by, policy=change.policy)
+        )
+    return changes

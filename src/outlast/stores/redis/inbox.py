@@ -15,7 +15,7 @@ from outlast.model.run import Status
 from outlast.model.run_contents import Item, Receipt, Send
 from outlast.stores.redis.concurrency_slots import extend, to_wanted
 from outlast.stores.redis.keys import CLAIM_INDEXES, TASKS, of_run
-from outlast.stores.redis.notifier import relay
+from outlast.stores.redis.outbox import relay
 from outlast.stores.redis.packing import pack, pack_claim, pack_send
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.session_store import SessionStore

@@ -211,20 +211,20 @@ class RedisQueue(Queue):
         timeout: float | None,
     ) -> bool:
         server = await self._session.server()
-        written = await queue_stats.write_policy(
+        written = await fair_queue.write_policy(
             server, queue, policy, declared, seen, by=by, timeout=timeout
         )
         self.notifier.wake()
         return written
 
     async def policies(self, *, timeout: float | None = None) -> list[QueuePolicy]:
-        return await queue_stats.load_policies(await self._session.server(), timeout=timeout)
+        return await fair_queue.load_policies(await self._session.server(), timeout=timeout)
 
     async def policy_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[PolicyChange]:
         server = await self._session.server()
-        return await queue_stats.load_changes(server, queue, limit, timeout=timeout)
+        return await fair_queue.load_changes(server, queue, limit, timeout=timeout)
 
     async def stats(
         self, queue: str, *, counted: int = COUNTED, timeout: float | None = None

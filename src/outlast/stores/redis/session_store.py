@@ -17,7 +17,8 @@ from outlast.stores.redis.failover_guard import FailoverGuard, quarantine_call
 from outlast.stores.redis.find import Reads
 from outlast.stores.redis.keys import Layout
 from outlast.stores.redis.location import Location
-from outlast.stores.redis.notifier import PubSubConnection, RedisNotifier, relay, waiting
+from outlast.stores.redis.notifier import PubSubConnection, RedisNotifier
+from outlast.stores.redis.outbox import relay, waiting
 from outlast.stores.redis.session import Server, Session
 
 RETENTION = timedelta(days=7).total_seconds()

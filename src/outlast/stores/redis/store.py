@@ -12,26 +12,27 @@ from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Committed, Outcome
 from outlast.model.event import Event
 from outlast.model.query import Page, RunQuery
-from outlast.model.run import Run
+from outlast.model.run import Run, Status
 from outlast.ports.port import ALL_CAPABILITIES, Capability
 from outlast.stores.redis import claims as claiming
 from outlast.stores.redis import find
+from outlast.stores.redis.claims import distinct_prefixes
 from outlast.stores.redis.commit import commit_all, saved_activities
-from outlast.stores.redis.delete import hidden_among
+from outlast.stores.redis.delete import finish_all, hidden_among
 from outlast.stores.redis.inbox import RedisInbox
-from outlast.stores.redis.keys import of_run
+from outlast.stores.redis.keys import framed, of_run
 from outlast.stores.redis.location import Location
 from outlast.stores.redis.queue import RedisQueue
-from outlast.stores.redis.registry import RedisRegistry
 from outlast.stores.redis.run_details import RedisRunDetails, forget_elsewhere
 from outlast.stores.redis.tasks import RedisTasks
 from outlast.stores.redis.transfer import RedisTransfer
 from outlast.stores.redis.unpacking import to_event, to_run
+from outlast.stores.redis.workers import RedisWorkers
 
 PARTITIONS = 16
 
 
-class RedisStore(RedisInbox, RedisTasks, RedisRunDetails, RedisRegistry, RedisTransfer):
+class RedisStore(RedisInbox, RedisTasks, RedisRunDetails, RedisWorkers, RedisTransfer):
     """A store under one prefix of a Redis: ``RedisStore("redis://localhost:6379/0")``.
 
     A client of yours (`redis.asyncio.Redis`, also from Sentinel) is used and never closed. `retention` (seconds,
@@ -155,6 +156,28 @@ class RedisStore(RedisInbox, RedisTasks, RedisRunDetails, RedisRegistry, RedisTr
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
         return await find.find(await self._session.server(), query, timeout=timeout)
+
+    async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
+        # ZLEXCOUNT of a sorted index: the cost does not depend on the number of runs.
+        server = await self._session.server()
+        await finish_all(server, timeout=timeout)
+        files = [
+            (part, workflow, status)
+            for part, workflow, _ in await distinct_prefixes(server, "idx:workflow", timeout)
+            for status in Status
+        ]
+        commands = []
+        for part, workflow, status in files:
+            file = framed(workflow) + framed(status.value)
+            key = server.layout.key(part, "idx:workflow")
+            commands.append((part, (b"ZLEXCOUNT", key, b"[" + file, b"(" + file + b"\xff")))
+        found: dict[tuple[str, Status], int] = {}
+        numbers = await server.commands(commands, timeout=timeout, writes=False) if files else []
+        for (_, workflow, status), number in zip(files, numbers, strict=True):
+            if number:
+                pair = workflow.decode(), status
+                found[pair] = found.get(pair, 0) + int(number)
+        return found
 
     # -- claims -------------------------------------------------------------------------------
 

@@ -16,10 +16,11 @@ from outlast.model.event import Event
 from outlast.model.query import Order, Page, RunQuery, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
 from outlast.stores.sqlite.connection import Connection
-from outlast.stores.sqlite.rows import tag, text, to_events, to_run
+from outlast.stores.sqlite.rows import STATUS, tag, text, to_events, to_run
 from outlast.stores.sqlite.schema import query
 from outlast.stores.sqlite.session import SessionStore
 
+COUNT_RUNS = query("count_runs")
 FIND_FILES = query("find_files")
 FIND_NEWEST = query("find_newest")
 FIND_OLDEST = query("find_oldest")
@@ -97,6 +98,12 @@ class SqliteFind(SessionStore):
         return await self._session.read(
             lambda db: find_page(db, query), timeout=timeout, small=False
         )
+
+    async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
+        found = await self._session.read(
+            lambda db: db.execute(COUNT_RUNS).fetchall(), timeout=timeout, small=False
+        )
+        return {(workflow, STATUS[status]): number for workflow, status, number in found}
 
 
 def find_page(connection: Connection, query: RunQuery) -> Page[Run]:

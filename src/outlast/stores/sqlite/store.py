@@ -15,11 +15,11 @@ from outlast.stores.sqlite.delete import SqliteDelete
 from outlast.stores.sqlite.find import SqliteFind
 from outlast.stores.sqlite.inbox import SqliteInbox
 from outlast.stores.sqlite.queue import SqliteQueue
-from outlast.stores.sqlite.registry import SqliteRegistry
 from outlast.stores.sqlite.run_details import SqliteRunDetails
 from outlast.stores.sqlite.session import Session
 from outlast.stores.sqlite.tasks import SqliteTasks
 from outlast.stores.sqlite.transfer import SqliteTransfer
+from outlast.stores.sqlite.workers import SqliteWorkers
 
 if TYPE_CHECKING:
     from outlast.stores.sqlite.transaction import TransactionStore
@@ -35,7 +35,7 @@ class SqliteStore(
     SqliteTasks,
     SqliteRunDetails,
     SqliteDelete,
-    SqliteRegistry,
+    SqliteWorkers,
     SqliteTransfer,
 ):
     """Everything in one file: ``SqliteStore("sqlite:///orders.db")``.

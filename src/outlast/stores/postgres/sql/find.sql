@@ -3,3 +3,7 @@
 
 -- name: find
 SELECT * FROM @find($1, $2, $3, $4, $5, $6, $7, $8);
+
+-- name: count_runs
+SELECT workflow, status, sum(number)::bigint FROM @run_counts
+GROUP BY workflow, status HAVING sum(number) > 0;

@@ -1,23 +1,17 @@
-"""The store as a whole: counts of runs, and the heartbeats of workers."""
+"""Heartbeats of workers: which processes are alive."""
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import timedelta
 
 import msgspec
 
 from outlast.model.claim import LISTED_FOR, Worker
-from outlast.model.run import Status
 from outlast.stores.memory.tables import TableStore
 
 
-class MemoryRegistry(TableStore):
-    """Counts and workers."""
-
-    async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
-        with self._locked() as tables:
-            return Counter((life.run.workflow, life.run.status) for life in tables.lives.values())
+class MemoryWorkers(TableStore):
+    """Which workers are alive."""
 
     async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
         now = self.clock.now()

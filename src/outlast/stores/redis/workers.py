@@ -1,4 +1,4 @@
-"""The store as a whole: counts of runs, and the heartbeats of workers.
+"""Heartbeats of workers: which processes are alive.
 
 workers  HASH  owner → msgpack: when it started, was seen and expires, and its record. In partition 0
 """
@@ -11,41 +11,15 @@ import msgspec
 
 from outlast.model.claim import LISTED_FOR, Worker
 from outlast.model.json import from_json, to_json
-from outlast.model.run import Status
 from outlast.model.times import from_micros, to_micros
-from outlast.stores.redis.claims import distinct_prefixes
-from outlast.stores.redis.delete import finish_all
-from outlast.stores.redis.keys import framed
 from outlast.stores.redis.session_store import SessionStore
 
 _pack = msgspec.msgpack.encode
 _unpack = msgspec.msgpack.Decoder(tuple[int, int, int, bytes]).decode
 
 
-class RedisRegistry(SessionStore):
-    """Counts and workers."""
-
-    async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
-        # ZLEXCOUNT of a sorted index: the cost does not depend on the number of runs.
-        server = await self._session.server()
-        await finish_all(server, timeout=timeout)
-        files = [
-            (part, workflow, status)
-            for part, workflow, _ in await distinct_prefixes(server, "idx:workflow", timeout)
-            for status in Status
-        ]
-        commands = []
-        for part, workflow, status in files:
-            file = framed(workflow) + framed(status.value)
-            key = server.layout.key(part, "idx:workflow")
-            commands.append((part, (b"ZLEXCOUNT", key, b"[" + file, b"(" + file + b"\xff")))
-        found: dict[tuple[str, Status], int] = {}
-        numbers = await server.commands(commands, timeout=timeout, writes=False) if files else []
-        for (_, workflow, status), number in zip(files, numbers, strict=True):
-            if number:
-                pair = workflow.decode(), status
-                found[pair] = found.get(pair, 0) + int(number)
-        return found
+class RedisWorkers(SessionStore):
+    """Which workers are alive."""
 
     async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
         server = await self._session.server()

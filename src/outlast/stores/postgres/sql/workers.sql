@@ -1,8 +1,4 @@
--- Counts of runs, and the heartbeats of workers.
-
--- name: count_runs
-SELECT workflow, status, sum(number)::bigint FROM @run_counts
-GROUP BY workflow, status HAVING sum(number) > 0;
+-- Heartbeats of workers.
 
 -- name: put_worker
 WITH expired AS (DELETE FROM @workers WHERE until < $4)

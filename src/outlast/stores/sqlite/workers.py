@@ -1,4 +1,4 @@
-"""The registry of a store: how many runs there are, and which workers are alive."""
+"""Heartbeats of workers: which processes are alive."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import msgspec
 
 from outlast.model.claim import LISTED_FOR, Worker
 from outlast.model.json import from_json, to_json
-from outlast.model.run import Status
 from outlast.model.times import from_micros, to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
-from outlast.stores.sqlite.rows import STATUS
 from outlast.stores.sqlite.schema import query
 from outlast.stores.sqlite.session import SessionStore
 
-COUNT_RUNS = query("count_runs")
 PUT_WORKER = query("put_worker")
 FORGET_WORKERS = query("forget_workers")
 FIND_WORKER = query("find_worker")
@@ -23,14 +20,8 @@ DELETE_WORKER = query("delete_worker")
 LOAD_WORKERS = query("load_workers")
 
 
-class SqliteRegistry(SessionStore):
-    """Counts and workers."""
-
-    async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
-        found = await self._session.read(
-            lambda db: db.execute(COUNT_RUNS).fetchall(), timeout=timeout, small=False
-        )
-        return {(workflow, STATUS[status]): number for workflow, status, number in found}
+class SqliteWorkers(SessionStore):
+    """Which workers are alive."""
 
     async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
         await self._session.write(

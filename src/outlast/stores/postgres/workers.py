@@ -1,4 +1,4 @@
-"""The store as a whole: counts of runs, and the heartbeats of workers."""
+"""Heartbeats of workers: which processes are alive."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ import msgspec
 
 from outlast.model.claim import LISTED_FOR, Worker
 from outlast.model.json import from_json, to_json
-from outlast.model.run import Status
 from outlast.model.times import from_micros, to_micros
-from outlast.stores.postgres.rows import STATUS, Row, unquote
+from outlast.stores.postgres.rows import Row
 from outlast.stores.postgres.session import SessionStore
 
 
-class PostgresRegistry(SessionStore):
-    """Counts and workers."""
-
-    async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
-        found = await self._session.read("count_runs", timeout=timeout)
-        return {(unquote(workflow), STATUS[status]): number for workflow, status, number in found}
+class PostgresWorkers(SessionStore):
+    """Which workers are alive."""
 
     async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
         now = await self._session.now(timeout=timeout)
