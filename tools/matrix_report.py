@@ -37,6 +37,8 @@ class Row:
     problem: str = ""
     again: int = 0
     """How many of `passed` had failed in the whole run, and passed when they were run alone."""
+    again_on: str = ""
+    """The date of that; `date` is that of the whole run."""
     failures: Sequence[str] = ()
     skips: Sequence[str] = ()
 
@@ -87,7 +89,7 @@ def run_again(row: Row, command: Sequence[str], environment: Mapping[str, str]) 
         passed=known.passed + now.passed,
         failed=known.failed - now.passed,
         again=known.again + now.passed,
-        date=now.date,
+        again_on=now.date,
         failures=now.failures,
     )
 
@@ -124,8 +126,9 @@ def page(rows: Sequence[Row]) -> str:
         "# Tested versions",
         "",
         "Written by `./dev matrix`, which runs the tests on each version; a row that was not run again",
-        "keeps its date. CI runs the suite on Python 3.11 with the system's servers, and a part of the",
-        "tests without servers on 3.14.",
+        "keeps its date. What passed at the second try was run alone then, perhaps with newer code than the",
+        "rest of its row. CI runs the suite on Python 3.11 with the system's servers, and a part of the tests",
+        "without servers on 3.14.",
         "",
         "| What | Versions | Tests | Passed | Failed | Skipped | Seconds | Date |",
         "|---|---|---|---|---|---|---|---|",
@@ -171,7 +174,8 @@ def _cells(row: Row) -> str:
     if row.problem:
         reason = row.problem.replace("|", "/").replace("\n", " ")
         return f"| {row.what} | not tested: {reason} | {row.tests} | | | | | {row.date} |"
-    passed = f"{row.passed:,}" + (f" ({row.again} at the second try)" if row.again else "")
+    then = f", {row.again_on}" if row.again_on else ""
+    passed = f"{row.passed:,}" + (f" ({row.again} at the second try{then})" if row.again else "")
     return (
         f"| {row.what} | {row.versions} | {row.tests} | {passed} | {row.failed:,} "
         f"| {row.skipped:,} | {row.seconds:,} | {row.date} |"

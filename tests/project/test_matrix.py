@@ -95,16 +95,17 @@ def test_rows_that_were_not_run_stay(report: Path) -> None:
 
 @pytest.mark.usefixtures("report")
 def test_what_failed_is_run_again_by_itself() -> None:
-    """What passes then counts as passed, and the row says that it was the second try."""
+    """What passes then counts as passed; the row says that it was the second try, and keeps its date."""
     row = Row("Valkey 9", "store", "Valkey 9.1.2", passed=7, failed=2, failures=["a::b", "a::c"])
+    row = replace(row, date="2026-02-01")
     matrix_report.write(row)
     told = [sys.executable, "-c", "import sys; print('1 failed, 1 passed in 1s', *sys.argv)"]
     other = replace(row, versions="Valkey 9.2.0")
     assert matrix_report.run_again(other, told, {}) is None, "another version: the whole of it"
     done = matrix_report.run_again(row, told, {})
     assert done is not None
-    assert (done.passed, done.failed, done.again) == (8, 1, 1)
-    assert "8 (1 at the second try)" in matrix_report.page([done])
+    assert (done.passed, done.failed, done.again, done.date) == (8, 1, 1, "2026-02-01")
+    assert f"8 (1 at the second try, {matrix_report.today()})" in matrix_report.page([done])
     matrix_report.write(replace(row, failed=0, failures=[]))
     assert matrix_report.run_again(row, told, {}) is None, "nothing has failed"
 
