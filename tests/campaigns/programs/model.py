@@ -39,6 +39,8 @@ CANCELLED = "workflow.cancelled"
 SHORT = 0.5 * LEASE
 """A store that is away for less than this costs no lease."""
 MILLISECOND = 0.001
+PATIENCE = 30.0
+"""So many seconds a caller waits for what is not free, unless it says otherwise."""
 MOST_DEATHS = 3
 """So many deaths of its process under a step count against the step."""
 
@@ -165,8 +167,24 @@ def callers_get_plain_answers(model: _Model) -> Iterator[str]:
             "UpdateFailed",
             "RunExists",
             "RunsOpen",
-        ):
+        ) and not _waits_for_a_cancelled_child(model, told):
             yield f"{told.do} of {told.run_id}: {told.error}"
+
+
+def _waits_for_a_cancelled_child(model: _Model, told: Told) -> bool:
+    """Whether a retry was refused as `Busy`, rightly: a child that was cancelled with its parent was not
+    at its end when the caller's patience was, as it still undid what it had done."""
+    if told.do != "retry" or not (told.error or "").startswith("Busy:") or told.done is None:
+        return False
+    for child in model.ledger.children:
+        events = model.lives[child.uid]
+        undoes = any(e.type == "compensation.started" and e.tick < told.done for e in events)
+        end = model.end_of(child.uid)
+        if any(e.run_id == told.run_id for e in model.lives[child.parent_uid]) and undoes:
+            if _cancelled_by(model, child.uid, told.time + PATIENCE) and end is not None:
+                if end.tick > told.done and end.time >= told.time + PATIENCE:
+                    return True
+    return False
 
 
 def a_body_is_repeated_for_a_reason(model: _Model) -> Iterator[str]:

@@ -33,6 +33,16 @@ COMPLETES = Case(
     handler=(Step(),),
     acts=(Act("update", commits=1, dedup="k"), Act("update", dedup="k"), Act("signal", commits=1)),
 )
+CHILD_UNDOES = Case(
+    body=(
+        Gather(
+            ((Child((Sleep(1), Raise())),), (Child((Map(items=3, seconds=2, concurrency=3, undo="fails"),)),)),
+            group=True,
+        ),
+    ),
+    acts=(Act("retry", seconds=2),),
+)
+"""The second child is cancelled, and undoes for longer than the caller of `retry` waits."""
 
 
 def evidence_of(case: Case) -> Evidence:
@@ -53,6 +63,12 @@ def test_a_program_keeps_its_promises() -> None:
     """Without faults and without tampering there is nothing to complain about."""
     assert {run.status for run in evidence_of(FAILS).runs.values()} == {"failed"}
     assert {run.status for run in evidence_of(COMPLETES).runs.values()} == {"completed"}
+
+
+def test_a_retry_may_be_told_that_a_cancelled_child_still_undoes() -> None:
+    """`Busy` after the caller's patience is a plain answer then, and only then."""
+    (retry,) = evidence_of(CHILD_UNDOES).ledger.told
+    assert (retry.error or "").startswith("Busy: run 'r' is not retried: its child")
 
 
 def _undoes_in_order(evidence: Evidence) -> None:
@@ -114,6 +130,28 @@ def _refuses_strangely(evidence: Evidence) -> None:
     evidence.ledger.told[0].error = "Undecodable: no"
 
 
+def _is_busy_though_the_child_has_ended(evidence: Evidence) -> None:
+    (retry,) = evidence.ledger.told
+    recorded = evidence.ledger.recorded
+    recorded[:] = [
+        replace(one, tick=(retry.done or 0) - 1) if one.type == "workflow.cancelled" else one
+        for one in recorded
+    ]
+
+
+def _is_busy_before_its_patience_ends(evidence: Evidence) -> None:
+    evidence.ledger.told[0].time += 30
+
+
+def _is_busy_with_a_child_that_was_not_cancelled(evidence: Evidence) -> None:
+    recorded = evidence.ledger.recorded
+    recorded[:] = [one for one in recorded if one.type != "cancel.requested"]
+
+
+def _is_busy_for_something_else(evidence: Evidence) -> None:
+    evidence.ledger.told[0].do = "pause"
+
+
 def _writes_twice(evidence: Evidence) -> None:
     evidence.ledger.effects *= 2
 
@@ -143,6 +181,10 @@ TAMPERED: list[tuple[Case, Callable[[Evidence], None], str]] = [
     (FAILS_TO_WRITE, _writes_though_it_failed, "an_effect_and_its_record_are_one"),
     (COMPLETES, _answers_twice, "updates_are_answered"),
     (COMPLETES, _refuses_strangely, "callers_get_plain_answers"),
+    (CHILD_UNDOES, _is_busy_though_the_child_has_ended, "callers_get_plain_answers"),
+    (CHILD_UNDOES, _is_busy_before_its_patience_ends, "callers_get_plain_answers"),
+    (CHILD_UNDOES, _is_busy_with_a_child_that_was_not_cancelled, "callers_get_plain_answers"),
+    (CHILD_UNDOES, _is_busy_for_something_else, "callers_get_plain_answers"),
 ]
 
 
