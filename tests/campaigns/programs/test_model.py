@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.campaigns.programs.judging import judge
-from tests.campaigns.programs.model import violations
+from tests.campaigns.programs.model import LEAKS_CANCELS, violations
 from tests.campaigns.programs.program import (
     Act,
     Case,
@@ -19,6 +19,7 @@ from tests.campaigns.programs.program import (
     Signal,
     Sleep,
     Step,
+    Timeout,
     Try,
 )
 from tests.campaigns.programs.runner import Evidence
@@ -69,6 +70,19 @@ def test_a_retry_may_be_told_that_a_cancelled_child_still_undoes() -> None:
     """`Busy` after the caller's patience is a plain answer then, and only then."""
     (retry,) = evidence_of(CHILD_UNDOES).ledger.told
     assert (retry.error or "").startswith("Busy: run 'r' is not retried: its child")
+
+
+@pytest.mark.skipif(not LEAKS_CANCELS, reason="asyncio counts its cancellations rightly")
+def test_a_timeout_around_a_group_that_failed_may_cancel() -> None:
+    """asyncio before Python 3.13 does so by itself; without the group it is noticed."""
+    branches = ((Sleep(0), Raise()),)
+
+    def timed(*, group: bool) -> Case:
+        return Case((Timeout(1, (Try((Gather(branches, group=group),)), Sleep(4))),))
+
+    evidence = evidence_of(timed(group=True))
+    assert evidence.runs["r"].status == "cancelled"
+    assert verdict(replace(evidence, case=timed(group=False))) == {"runs_end_as_their_code_did"}
 
 
 def _undoes_in_order(evidence: Evidence) -> None:
