@@ -11,6 +11,27 @@ STOP = "tests/unit/engine/test_draining.py"
 
 MUTANTS = [
     Mutant(
+        "a step that waits for a thread when its process stops counts as begun",
+        "engine/steps/step_executor.py",
+        "                if future.cancel() and (waiting := step_context.get(None)) is not None:",
+        "                if False and (waiting := step_context.get(None)) is not None:",
+        (STOP, "-k", "waits_for_a_thread"),
+    ),
+    Mutant(
+        "a step that a thread has taken when its process stops counts as not begun",
+        "engine/steps/step_executor.py",
+        "                if future.cancel() and (waiting := step_context.get(None)) is not None:",
+        "                if (waiting := step_context.get(None)) is not None:",
+        (STOP, "-k", "has_taken"),
+    ),
+    Mutant(
+        "a queued step that waits for a thread when its worker stops counts as begun",
+        "worker/task_worker.py",
+        "            if self._stopping and (latest.was_never_called or not step.at_most_once):",
+        "            if self._stopping and not step.at_most_once:",
+        (STOP, "-k", "waits_for_a_thread"),
+    ),
+    Mutant(
         "what is sent to a run while its process stops is left in its inbox",
         "engine/runner/run_driver.py",
         "            hands_on = leaves or (rests and self._is_stopping and self._inbox.has_undelivered)",

@@ -217,7 +217,7 @@ class TaskWorker:
         try:
             outcome = await self._attempt(step, task, attempt, latest)
         except asyncio.CancelledError:
-            if self._stopping and not step.at_most_once:
+            if self._stopping and (latest.was_never_called or not step.at_most_once):
                 stopped = stop_failure(attempt, self._clock.now())
                 report = _report_of(task, failed=stopped, progress=latest.details)
                 await self._report_in_time(delivery, report)
@@ -258,6 +258,7 @@ class TaskWorker:
             report=report,
             codec=self._codec,
             lease_held=self._is_held,
+            on_never_called=latest.never_called,
         )
         try:
             args, kwargs = step.signature.decode_call(self._codec, task.input or Raw(b"{}"))
@@ -344,6 +345,8 @@ class _Progress:
 
     def __init__(self) -> None:
         self.details: Raw | None = None
+        self.was_never_called = False
+        """Whether the attempt was cancelled before its function was called."""
         self._sending: asyncio.Task[None] | None = None
         self._is_over = False
 
@@ -351,6 +354,10 @@ class _Progress:
         """Send the latest report, unless one is in flight or the attempt has ended."""
         if not self._is_over and (self._sending is None or self._sending.done()):
             self._sending = asyncio.create_task(send(*args, self.details))
+
+    def never_called(self) -> None:
+        """The attempt is cancelled, and its function was not called."""
+        self.was_never_called = True
 
     def over(self) -> None:
         """The attempt has ended: its outcome is reported next, with the progress."""

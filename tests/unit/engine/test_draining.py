@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 import outlast
-from outlast.errors import InvalidValue
+from outlast.errors import InvalidValue, RunFailed
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
@@ -210,6 +213,98 @@ async def test_queued_steps_end_too(clock: VirtualClock, store: MemoryStore) -> 
             await clock.sleep(1)
         assert await run.result() == "posted"
     assert ran == ["post"]
+
+
+class Occupied(ThreadPoolExecutor):
+    """Threads of an app, of which there is one, and that is occupied until `free` is called."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.asked = asyncio.Event()
+        self._lets_go = threading.Event()
+        super().submit(self._lets_go.wait, 60)
+
+    def submit(self, *call: Any, **kwargs: Any) -> Any:
+        self.asked.set()
+        return super().submit(*call, **kwargs)
+
+    def free(self) -> None:
+        """Let the thread take what waits for it."""
+        self._lets_go.set()
+        self.shutdown(wait=True)
+
+
+@outlast.step(at_most_once=True)
+def print_letter() -> str:
+    ran.append("letter")
+    return "printed"
+
+
+@outlast.step(at_most_once=True, timeout=3600)
+def print_in_time() -> str:
+    ran.append("letter")
+    return "printed"
+
+
+@outlast.step(at_most_once=True, queue="print")
+def print_far() -> str:
+    ran.append("letter")
+    return "printed"
+
+
+@outlast.workflow
+async def prints(how: str) -> str:
+    steps = {"here": print_letter, "timed": print_in_time, "far": print_far}
+    return await steps[how]()
+
+
+@pytest.mark.proves("I10", "I30")
+@pytest.mark.parametrize("how", ["here", "timed", "far"])
+async def test_a_step_that_waits_for_a_thread_has_not_begun(how: str) -> None:
+    """All threads of a process that stops are occupied: a plain step that must not be repeated was not
+    called, so that the next process calls it."""
+    store, threads = MemoryStore(), Occupied()
+    code: dict[str, Any] = {"workflows": [prints], "steps": [print_far]}
+    async with outlast.App(store, **code, threads=threads, lease=1, drain=0) as stops:
+        await stops.start(prints(how), id="r")
+        await asyncio.wait_for(threads.asked.wait(), 60)
+    threads.free()
+    assert ran == []
+    async with outlast.App(store, **code) as other, asyncio.timeout(60):
+        assert await other.get("r").result() == "printed"
+    assert ran == ["letter"]
+
+
+@pytest.mark.proves("I10", "I30")
+@pytest.mark.parametrize("how", ["here", "timed", "far"])
+async def test_a_step_that_a_thread_has_taken_has_begun(how: str) -> None:
+    """The same step in the midst of its work is not repeated: how it ended is not known."""
+    store, lets_go, prints_now = MemoryStore(), threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def print_slowly() -> str:
+        ran.append("letter")
+        loop.call_soon_threadsafe(prints_now.set)
+        assert lets_go.wait(60)
+        return "printed"
+
+    far = how == "far"
+    options: dict[str, Any] = {"queue": "print"} if far else {"timeout": 3600 if how == "timed" else None}
+    slow: Any = outlast.step(at_most_once=True, **options)(print_slowly)
+
+    @outlast.workflow
+    async def prints_slowly() -> str:
+        return str(await slow())
+
+    code: dict[str, Any] = {"workflows": [prints_slowly], "steps": [slow] if far else []}
+    async with outlast.App(store, **code, lease=1, drain=0) as stops:
+        await stops.start(prints_slowly(), id="r")
+        await asyncio.wait_for(prints_now.wait(), 60)
+    async with outlast.App(store, **code) as other, asyncio.timeout(60):
+        with pytest.raises(RunFailed, match="Interrupted"):
+            await other.get("r").result()
+    lets_go.set()
+    assert ran == ["letter"]
 
 
 def test_a_drain_is_a_time() -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
@@ -60,6 +62,7 @@ class InFlight:
         self._timeout_s = timeout_s
         self._running: dict[str, asyncio.Task[None]] = {}
         self._cut: dict[str, bool] = {}  # what was cut off; whether because of the lease
+        self._never_called: set[tuple[str, int]] = set()  # at_most_once: keys and attempts
         self._lost: list[StepCall | MapExecutor] = []
         self._attempts: dict[str, int] = {}
         self._held_back: dict[str, int] = {}
@@ -205,8 +208,9 @@ class InFlight:
                 continue
             if call.due is None and call.key not in self.suspects:
                 # A step that has not started has had no effect, also if it is at_most_once.
-                has_started = call not in self._execution.launches
-                stopped = call.after_stop(now) if has_started else stop_failure(call.attempt, now)
+                stopped = call.after_stop(now)
+                if stopped is None and not self._has_started(call):
+                    stopped = stop_failure(call.attempt, now)
                 if stopped is not None:
                     self._execution.deliver(stopped, now, key=call.key)
 
@@ -218,9 +222,14 @@ class InFlight:
             and not isinstance(call, QueuedStepCall)
             and call.step.at_most_once
             and call.due is None
-            and call not in self._execution.launches
+            and self._has_started(call)
             for call in self._execution.open.values()
         )
+
+    def _has_started(self, call: StepCall) -> bool:
+        """Whether the function of an at_most_once step may have been called."""
+        waits = (call.key, call.attempt) in self._never_called
+        return not waits and call not in self._execution.launches
 
     def _is_in_thread(self, key: str) -> bool:
         call = self._execution.open.get(key)
@@ -331,6 +340,10 @@ class InFlight:
 
     async def _run_step(self, call: StepCall) -> None:
         context = self._context(call, call.attempt, call.progress)
+        if call.step.at_most_once:
+            attempt = (call.key, call.attempt)
+            self._never_called.discard(attempt)
+            context = replace(context, on_never_called=partial(self._never_called.add, attempt))
         try:
             if call.step.transactional:
                 await self._run_in_transaction(call, context)
@@ -339,7 +352,11 @@ class InFlight:
             self._outcomes.append((call, outcome))
         except (asyncio.CancelledError, GeneratorExit):
             if self._cut.get(call.key):
-                self._lost.append(call)
+                if self._has_started(call):
+                    self._lost.append(call)
+                else:
+                    self._attempts.pop(call.key, None)
+                    self._execution.launches.append(call)
             if call.key in self._cut:
                 raise
             # The step cancelled itself. Without an outcome the run would wait for ever.

@@ -38,6 +38,10 @@ def always() -> bool:
     return True
 
 
+def ignore() -> None:
+    """The default of callbacks."""
+
+
 class StepContext(Struct, frozen=True):
     """What a running step can read about itself."""
 
@@ -52,6 +56,8 @@ class StepContext(Struct, frozen=True):
     """The uid of the life that first requested the step, if the run was retried since."""
     lease_held: Callable[[], bool] = always
     """Whether the lease under which it runs has not expired, by the clock of this process."""
+    on_never_called: Callable[[], None] = ignore
+    """Called if the attempt is cancelled before its function was called, while it waits for a thread or the lease."""
 
     @property
     def idempotency_key(self) -> str:
@@ -120,8 +126,12 @@ class StepExecutor:
     ) -> Outcome:
         """Execute one attempt; returns the encoded value or the error. A process that was suspended past its lease
         waits here until the lease is renewed, because another process may have claimed the run."""
-        while not context.lease_held():
-            await self.clock.sleep(LEASE_POLL_S)
+        try:
+            while not context.lease_held():
+                await self.clock.sleep(LEASE_POLL_S)
+        except asyncio.CancelledError:
+            context.on_never_called()
+            raise
         began = self.clock.monotonic()
         token = step_context.set(context)
         output: Raw | None = None
@@ -246,7 +256,13 @@ async def call_function(
             call = lambda: context.run(_in_thread, step.function, args, kwargs)  # noqa: E731
             # A connection may belong to a thread: then the step has to run in that thread.
             own = getattr(step_connection.get(None), "threads", threads)
-            value = await asyncio.get_running_loop().run_in_executor(own, call)
+            future = own.submit(call)
+            try:
+                value = await asyncio.wrap_future(future)
+            except asyncio.CancelledError:
+                if future.cancel() and (waiting := step_context.get(None)) is not None:
+                    waiting.on_never_called()  # no thread has taken the call, and none will
+                raise
     except (SystemExit, KeyboardInterrupt) as exit:
         # asyncio would raise it out of the loop: it would end this process, and every process that retries the
         # step. Ctrl-C does not reach a step function: asyncio.run cancels its main task instead.
