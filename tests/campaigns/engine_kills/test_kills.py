@@ -9,10 +9,12 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from outlast.model import Run, Status
+from outlast.model.event import to_event
+from outlast.model.payloads import StepFailedEvent
 from outlast.testkit.dump import RunDump
 from tests.campaigns.engine_kills.killing import Evidence, kill_again_and_again
 from tests.campaigns.engine_kills.ledgers import Effect
-from tests.campaigns.engine_kills.verdict import executions, judge
+from tests.campaigns.engine_kills.verdict import attempts, executions, judge
 from tests.campaigns.engine_kills.workflows import kind_of
 
 
@@ -123,6 +125,19 @@ def _try_once_too_often(evidence: Evidence) -> Evidence:
     return _with(evidence, replace(dumped, events=[*dumped.events, start]))
 
 
+def _end_five_attempts(evidence: Evidence, *, stopped: bool = False) -> Evidence:
+    dumped = _first(evidence, "flaky")
+    ends = [
+        to_event(
+            StepFailedEvent(error="no", attempt=number, will_retry=True, stopped=stopped),
+            run_id=dumped.run.id,
+            step_name="odd",
+        )
+        for number in range(1, 6)
+    ]
+    return _with(evidence, replace(dumped, events=[*dumped.events, *ends]))
+
+
 def _damage_the_file(evidence: Evidence) -> Evidence:
     return evidence._replace(integrity=["row 7 missing from index"])
 
@@ -145,6 +160,7 @@ def _names(effect: Effect) -> tuple[str, str, str, int]:
         (_undo_in_another_order, "and cancellations of ['hotel', 'flight', 'car']"),
         (_forget_to_undo, "and cancellations of ['car', 'flight']"),
         (_try_once_too_often, "is one too many"),
+        (_end_five_attempts, "'odd' failed 5 times"),
         (_damage_the_file, "integrity_check: row 7"),
     ],
     ids=lambda value: value.__name__.strip("_") if callable(value) else "",
@@ -154,3 +170,8 @@ def test_the_verdict_notices(
 ) -> None:
     """Each promise, broken on purpose in the evidence, is found and named."""
     assert any(says in problem for problem in judge(tamper(evidence))), judge(tamper(evidence))
+
+
+def test_the_verdict_does_not_count_attempts_that_were_stopped(evidence: Evidence) -> None:
+    """A worker that leaves a run, or has to, ends an attempt as often as it likes."""
+    assert list(attempts(_end_five_attempts(evidence, stopped=True))) == []

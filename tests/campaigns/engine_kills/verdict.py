@@ -154,19 +154,21 @@ def attempts(evidence: Evidence) -> Iterator[str]:
     """Attempts count up, end with a result, and are as few as policy and kills allow."""
     for run_id, dumped in evidence.final.runs.items():
         number, failed, over = Counter[str](), Counter[str](), set[str]()
-        lost, alone = Counter[str](), set[str]()
+        lost, stopped, alone = Counter[str](), Counter[str](), set[str]()
         for event in dumped.events:
             key, payload = event.step_name, payload_of(event)
             if isinstance(payload, StepStarted):
                 number[key] += 1
                 if payload.attempt != number[key] or key in over:
                     yield f"{run_id}: attempt {payload.attempt} of {key!r} is one too many"
-                cuts = number[key] - 1 - failed[key] - lost[key]
+                cuts = number[key] - 1 - failed[key] - lost[key] - stopped[key]
                 if is_crash_cause(cuts, alone=key in alone):
                     yield f"{run_id}: {key!r} was cut off {cuts} times and goes on"
                 (alone.add if payload.alone else alone.discard)(key)
             elif isinstance(payload, StepLost):
                 lost[key] += 1
+            elif isinstance(payload, StepFailedEvent) and payload.stopped:
+                stopped[key] += 1  # through no fault of its own, and not counted by its policy
             elif isinstance(payload, StepFailedEvent):
                 failed[key] += 1
                 if failed[key] > RETRY.attempts:
