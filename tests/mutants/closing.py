@@ -11,6 +11,20 @@ STOP = "tests/unit/engine/test_draining.py"
 
 MUTANTS = [
     Mutant(
+        "a run whose start is acknowledged while its process stops is driven there",
+        "engine/runner/driver_pool.py",
+        "        if self.is_stopping:\n            driver.stop()\n",
+        "",
+        (STOP, "-k", "being_started"),
+    ),
+    Mutant(
+        "a process closes without the runs that are being started in it",
+        "engine/runner/driver_pool.py",
+        "        if self.starts:\n            await asyncio.wait(self.starts, timeout=self._timeout_s)\n",
+        "",
+        (STOP, "-k", "being_started"),
+    ),
+    Mutant(
         "a step that waits for a thread when its process stops counts as begun",
         "engine/steps/step_executor.py",
         "                if future.cancel() and (waiting := step_context.get(None)) is not None:",

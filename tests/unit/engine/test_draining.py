@@ -215,6 +215,55 @@ async def test_queued_steps_end_too(clock: VirtualClock, store: MemoryStore) -> 
     assert ran == ["post"]
 
 
+class AnswersLate(MemoryStore):
+    """Writes the start of a run, and answers when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_written, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def commit(self, commits: Any, **options: Any) -> Any:
+        outcomes = await super().commit(commits, **options)
+        if any(commit.create is not None for commit in commits):
+            self.has_written.set()
+            await self.may_answer.wait()
+        return outcomes
+
+
+@outlast.step(at_most_once=True)
+async def post(name: str) -> str:
+    ran.append(name)
+    return name
+
+
+@outlast.workflow
+async def posts_twice() -> list[str]:
+    return [await post("first"), await post("second")]
+
+
+@pytest.mark.proves("I10", "I30")
+@pytest.mark.parametrize("drain", [0, 60])
+async def test_a_run_that_is_being_started_when_its_process_stops_is_handed_back(
+    drain: float,
+) -> None:
+    """Its start is durable, and the answer arrives in the drain: nothing of it begins in a process that stops
+    or has stopped, and no other one waits for its lease."""
+    store = AnswersLate()
+    stops = outlast.App(store, workflows=[posts_twice], drain=drain)
+    await stops.open()
+    starting = asyncio.create_task(stops.start(posts_twice(), id="r"))
+    await store.has_written.wait()
+    closing = asyncio.create_task(stops.close())
+    await asyncio.wait([closing], timeout=0.05)
+    store.may_answer.set()
+    await asyncio.wait_for(starting, 60)
+    await asyncio.wait_for(closing, 60)
+    assert (await store.get("r")).owner is None
+    assert ran == []
+    async with outlast.App(store, workflows=[posts_twice]) as other, asyncio.timeout(20):
+        assert await other.get("r").result() == ["first", "second"]
+
+
 class Occupied(ThreadPoolExecutor):
     """Threads of an app, of which there is one, and that is occupied until `free` is called."""
 

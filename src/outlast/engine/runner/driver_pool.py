@@ -65,8 +65,12 @@ class DriverPool:
         self._releasing: dict[asyncio.Task[None], Claim] = {}
         self._adoptions = 0
         self._superseded: list[tuple[RunDriver, Lease]] = []
+        self.starts: set[asyncio.Future[None]] = set()
+        """The runs that are being started here: each gets a driver when its start is durable."""
+        self.is_stopping = False
+        """Whether this process is stopping or has stopped: a run that gets a driver now is handed back."""
         self.is_closing = False
-        """Whether this process is stopping: lost claims are not reported."""
+        """Whether this process is closing: lost claims are not reported."""
         self.is_full = False
         """Whether there was no room for another run at the last poll."""
         self.runs_wait_for_room = False
@@ -80,14 +84,17 @@ class DriverPool:
 
     async def drain(self, limit: Drain) -> None:
         """Start no further step, and hand back each run when its running steps have ended."""
+        self.is_stopping = True
         for driver in self._drivers.values():
             driver.stop()
-        if self._tasks:
+        if self._tasks or self.starts:
             await limit.wait_for(self.settled())
 
     async def close(self) -> None:
         """Cut off what is in flight and record that; after a timeout give up. Then release the remaining claims."""
-        self.is_closing = True
+        self.is_closing = self.is_stopping = True
+        if self.starts:
+            await asyncio.wait(self.starts, timeout=self._timeout_s)
         for driver in self._drivers.values():
             driver.stop_now()
         if self._tasks:
@@ -106,9 +113,9 @@ class DriverPool:
         self.is_closing = False
 
     async def settled(self) -> None:
-        """Return when this process drives no run any more."""
-        while self._tasks:
-            await asyncio.wait(self._tasks.values())
+        """Return when this process drives no run any more, and starts none."""
+        while waiting := {*self._tasks.values(), *self.starts}:
+            await asyncio.wait(waiting)
 
     # -- one run ------------------------------------------------------------------------------
 
@@ -153,6 +160,8 @@ class DriverPool:
         self._attach_lease(driver, lease)
         if not self._leases.keeps(lease):
             task.cancel()  # lost a moment ago, before its callbacks were attached
+        if self.is_stopping:
+            driver.stop()
         driver.may_linger = self._may_linger
         driver.in_flight.lease_held = self._leases.held_by(driver)
         task.add_done_callback(lambda task: self._on_done(run.id, driver, task))

@@ -6,6 +6,7 @@ counted as interrupted and made again. An engine does not claim runs whose code 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
@@ -122,6 +123,7 @@ class Engine:
             if isinstance(self._clock, ServerClock):
                 asked = self._clock.monotonic()
                 self._clock.heard(await self._store.now(timeout=self._timeout_s), asked=asked)
+            self.drivers.is_stopping = False
             self.claimer.open()
             self._end_listening = self._store.notifier.listen(self.drivers.on_wakeup)
             await self.leases.open()
@@ -153,7 +155,17 @@ class Engine:
     # -- starting -----------------------------------------------------------------------------
 
     async def start(self, new: NewRun) -> None:
-        """Start a run here: its start, its first intents and its claim are one commit."""
+        """Start a run here: its start, its first intents and its claim are one commit. A process that closes waits for
+        that, and hands the run back."""
+        over = asyncio.get_running_loop().create_future()
+        self.drivers.starts.add(over)
+        try:
+            await self._start(new)
+        finally:
+            self.drivers.starts.discard(over)
+            over.set_result(None)
+
+    async def _start(self, new: NewRun) -> None:
         assert new.definition is not None, "a run starts where its code is"
         run = new.record(Status.RUNNING)
         execution = Execution(
