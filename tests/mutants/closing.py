@@ -203,8 +203,8 @@ MUTANTS = [
     Mutant(
         "a step that has not begun is taken for one that was cut off",
         UNDER_WAY,
-        "                has_started = call not in self._execution.launches\n",
-        "                has_begun = True\n",
+        "        return not waits and call not in self._execution.launches\n",
+        "        return not waits\n",
         (STOP,),
     ),
     Mutant(

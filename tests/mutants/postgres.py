@@ -24,6 +24,13 @@ def _kit(words: str) -> tuple[str, ...]:
 
 MUTANTS = [
     Mutant(
+        "a connection that is being made is given up with its caller",
+        "stores/postgres/connection.py",
+        "        if self._connecting is None and not self.is_closing:",
+        "        if False:",
+        ("tests/stores/postgres/test_connections.py", "-k", "slow_to_connect"),
+    ),
+    Mutant(
         "postgres: a cancellation that psycopg swallows is lost",
         "stores/postgres/connection.py",
         "    if task is not None and task.cancelling() > before:",

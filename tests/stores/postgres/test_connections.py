@@ -9,11 +9,13 @@ from typing import Any, cast
 import psycopg
 import pytest
 
-from outlast.errors import TimedOut
-from outlast.stores.postgres import connection
+from outlast.errors import TimedOut, TryAgain
+from outlast.model import Claim
+from outlast.stores.postgres import PostgresStore, connection
 from outlast.stores.postgres.connection import KEPT_CONNECTIONS, OwnPool
 from outlast.stores.postgres.psycopg import PsycopgConnection
-from tests.stores.postgres.places import FreshStore, ask
+from tests.stores.postgres.places import FreshStore, ask, direct
+from tests.unit.testkit.faults.proxy import Proxy
 
 pytestmark = pytest.mark.server
 
@@ -115,3 +117,41 @@ async def test_a_connection_that_was_idle_for_long_is_not_used(
         monkeypatch.undo()
         [(fresh, _)] = pool_of(store).kept
         assert fresh.get_server_pid() != pid
+
+
+class SlowToConnect(Proxy):
+    """Each new connection takes longer than callers wait."""
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving = asyncio.ensure_future(asyncio.sleep(4 * PATIENCE))
+        self._tasks.add(serving)
+        self._writers.add(writer)
+        with suppress(asyncio.CancelledError):
+            await serving
+            await super()._serve(reader, writer)
+        self._tasks.discard(serving)
+
+
+PATIENCE = 0.1
+
+
+@pytest.mark.parametrize("urgent", [False, True])
+async def test_a_server_that_is_slow_to_connect_to_is_reached(*, urgent: bool) -> None:
+    """After a restart of the server, on a busy machine, connecting takes longer than any call waits. A connection
+    that is being made is not thrown away with the caller that has given up, so that a later one has it."""
+    async with FreshStore() as store:
+        proxy = SlowToConnect(direct())
+        url = await proxy.start()
+        schema = store.database.queries.schema
+        claim = Claim(owner="me", token=1, run_id="r", claimed_at=await store.now())
+        async with PostgresStore(url, schema=schema, notify=False) as slow, asyncio.timeout(60):
+            given_up = 0
+            while True:
+                try:
+                    await (slow.renew([claim], 30, timeout=PATIENCE) if urgent else slow.now(timeout=PATIENCE))
+                except TryAgain:
+                    given_up += 1
+                else:
+                    break
+        await proxy.stop()
+        assert given_up

@@ -114,7 +114,8 @@ class DriverPool:
 
     async def settled(self) -> None:
         """Return when this process drives no run any more, and starts none."""
-        while waiting := {*self._tasks.values(), *self.starts}:
+        while self._tasks or self.starts:
+            waiting: list[asyncio.Future[Any]] = [*self._tasks.values(), *self.starts]
             await asyncio.wait(waiting)
 
     # -- one run ------------------------------------------------------------------------------

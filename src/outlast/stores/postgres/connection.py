@@ -25,6 +25,10 @@ CLOSE_TIMEOUT_S = 10.0
 POOL_CLOSE_TIMEOUT_S = 3.0
 KEPT_CONNECTIONS = 4
 """Idle connections that are not returned to asyncpg's pool, which closes those that are idle for minutes."""
+CONNECT_ALONE_S = 3.0
+"""How long a connection may take to be made when its caller waits no longer. Not for ever: after a partition of the
+network a new attempt is faster than one that began in it."""
+
 MAX_IDLE_S = 240.0
 """A kept connection that is idle for longer is closed: a firewall may have dropped it silently."""
 
@@ -128,13 +132,37 @@ class UserPool(ConnectionSource):
 
 class OwnPool(ConnectionSource):
     """The store's pool. A return to asyncpg's pool costs a task and three turns of the event loop, so a few
-    connections are kept for the next statement."""
+    connections are kept for the next statement.
+
+    A caller that has no more time gives up, but one connection that is being made is made to its end: if connecting
+    takes longer than all callers wait, as on a busy machine after a restart of the server, none would ever be made."""
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
         self.kept: list[tuple[Any, float]] = []  # with the time of their last use
         self.waiting = 0
         self.is_closing = False
+        self._connecting: asyncio.Task[Any] | None = None
+
+    def give_up(self, acquiring: asyncio.Task[Any]) -> None:
+        """Wait for a connection no longer. The first that is given up is made all the same."""
+        if self._connecting is None and not self.is_closing:
+            self._connecting = acquiring
+            acquiring.add_done_callback(self._connected)
+            asyncio.get_running_loop().call_later(CONNECT_ALONE_S, acquiring.cancel)
+        elif not acquiring.cancel() and not acquiring.cancelled() and not acquiring.exception():
+            self._keep(acquiring.result())
+
+    def _connected(self, acquiring: asyncio.Task[Any]) -> None:
+        self._connecting = None
+        if not acquiring.cancelled() and acquiring.exception() is None:
+            self._keep(acquiring.result())
+
+    def _keep(self, connection: Any) -> None:
+        if self.waiting or self.is_closing or len(self.kept) >= KEPT_CONNECTIONS:
+            self._returning = asyncio.ensure_future(self.pool.release(connection))
+        else:
+            self.kept.append((connection, time.monotonic()))
 
     def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
         return _Lease(self, timeout, keep=False)
@@ -144,6 +172,8 @@ class OwnPool(ConnectionSource):
 
     async def close(self) -> None:
         self.is_closing = True
+        if self._connecting is not None:
+            self._connecting.cancel()
         # Does not wait for a call that hangs: its connection is terminated.
         with suppress(Exception):
             async with asyncio.timeout(POOL_CLOSE_TIMEOUT_S):
@@ -175,8 +205,13 @@ class _Lease:
                     return self._connection
             await source.pool.release(self._connection)
         source.waiting += 1
+        acquiring = asyncio.ensure_future(source.pool.acquire())
         try:
-            self._connection = await source.pool.acquire(timeout=self._timeout)
+            async with asyncio.timeout(self._timeout):
+                self._connection = await asyncio.shield(acquiring)
+        except (TimeoutError, asyncio.CancelledError):
+            source.give_up(acquiring)
+            raise
         finally:
             source.waiting -= 1
         return self._connection

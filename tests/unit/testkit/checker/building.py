@@ -94,9 +94,11 @@ class Story:
         """The commit that begins run `r`."""
         return self.commit(id, **{"create": Run(id="r", uid="u"), **fields})
 
-    def send(self, item: str, number: int = 0, *, fate: Fate = OK, again: bool = False) -> Story:
+    def send(
+        self, item: str, number: int = 0, *, fate: Fate = OK, again: bool = False, kind: str = "signal"
+    ) -> Story:
         """An item for run `r` and the number it got."""
-        send = Send(run_id="r", item=Item(kind="signal", id=item))
+        send = Send(run_id="r", item=Item(kind=kind, id=item))
         return self.op("send", fate, value=send, result=Receipt(number, again) if number else None)
 
     def claim(self, token: int, owner: str = "w", **fields: Any) -> Story:

@@ -187,6 +187,9 @@ GOOD: dict[str, Evidence] = {
     "I16: perhaps consumed": (
         Story().start().send("a", 1).commit("c1", consumes=(1,), fate=UNKNOWN).then(seen(life()))
     ),
+    "I16: a report of a lost lease, consumed by an owner that died": (
+        Story().start().send("a", 1, kind="lost").then(seen(life()), complete=False)
+    ),
     "I16: refused after the end": (
         Story()
         .start()
@@ -348,6 +351,12 @@ BAD: dict[str, Evidence] = {
     "I13: a timer of nobody": told(seen(life(), timers=[TIMER])),
     "I13: a snapshot of nobody": told(seen(life(), snapshots=["r"])),
     "I16: an acked item is lost": Story().start().send("a", 1).then(seen(life())),
+    "I16: an acked report of a lost lease is lost": (
+        Story().start().send("a", 1, kind="lost").then(seen(life()))
+    ),
+    "I16: an acked item is lost, though owners died": (
+        Story().start().send("a", 1).then(seen(life()), complete=False)
+    ),
     "I16: consumed and still there": (
         Story()
         .start()
