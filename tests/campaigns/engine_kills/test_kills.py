@@ -126,7 +126,7 @@ def _try_once_too_often(evidence: Evidence) -> Evidence:
 
 
 def _end_five_attempts(evidence: Evidence, *, stopped: bool = False) -> Evidence:
-    dumped = _first(evidence, "flaky")
+    dumped = _uninterrupted(evidence, "flaky")
     ends = [
         to_event(
             StepFailedEvent(error="no", attempt=number, will_retry=True, stopped=stopped),
