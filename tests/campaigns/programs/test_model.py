@@ -37,7 +37,10 @@ COMPLETES = Case(
 CHILD_UNDOES = Case(
     body=(
         Gather(
-            ((Child((Sleep(1), Raise())),), (Child((Map(items=3, seconds=2, concurrency=3, undo="fails"),)),)),
+            (
+                (Child((Sleep(1), Raise())),),
+                (Child((Map(items=3, seconds=2, concurrency=3, undo="fails"),)),),
+            ),
             group=True,
         ),
     ),

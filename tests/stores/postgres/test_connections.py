@@ -148,7 +148,11 @@ async def test_a_server_that_is_slow_to_connect_to_is_reached(*, urgent: bool) -
             given_up = 0
             while True:
                 try:
-                    await (slow.renew([claim], 30, timeout=PATIENCE) if urgent else slow.now(timeout=PATIENCE))
+                    await (
+                        slow.renew([claim], 30, timeout=PATIENCE)
+                        if urgent
+                        else slow.now(timeout=PATIENCE)
+                    )
                 except TryAgain:
                     given_up += 1
                 else:

@@ -339,7 +339,9 @@ async def test_a_step_that_a_thread_has_taken_has_begun(how: str) -> None:
         return "printed"
 
     far = how == "far"
-    options: dict[str, Any] = {"queue": "print"} if far else {"timeout": 3600 if how == "timed" else None}
+    options: dict[str, Any] = (
+        {"queue": "print"} if far else {"timeout": 3600 if how == "timed" else None}
+    )
     slow: Any = outlast.step(at_most_once=True, **options)(print_slowly)
 
     @outlast.workflow

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,8 +14,7 @@ from outlast.model import Status
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
-
-PATIENCE = 20
+from tests.unit.engine.watching import PATIENCE, Watch
 
 
 @outlast.workflow
@@ -36,27 +33,15 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     async with opened:
         async with outlast.App(opened, workflows=[removed]) as app:
             await app.start(removed(), id="r")
-            await until(opened, lambda run: run.status is Status.WAITING)
+            await Watch(opened).until("r", lambda run: run.status is Status.WAITING)
         yield opened
-
-
-async def until(store: Store, holds: Any) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not holds(await store.get("r")):  # noqa: ASYNC110 - it is in the store
-            await asyncio.sleep(0.01)
-
-
-async def listed(store: Store) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await store.workers():  # noqa: ASYNC110 - it is in the store
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.proves("I17")
 async def test_a_cancel_that_no_live_worker_can_obey_is_refused(store: Store) -> None:
     """The workflow was renamed or removed: whoever cancels is told, and may terminate."""
     async with outlast.App(store, workflows=[kept]) as app:
-        await listed(store)
+        await Watch(store).listed()
         with pytest.raises(CodeMissing, match="1 worker is alive and does not have it"):
             await app.get("r").cancel()
         assert await store.inbox("r") == []
@@ -81,9 +66,7 @@ async def test_a_cancel_reaches_a_worker_that_has_the_code(store: Store) -> None
         outlast.App(store, workflows=[kept]) as app,
         outlast.App(store, workflows=[removed]),
     ):
-        async with asyncio.timeout(PATIENCE):
-            while len(await store.workers()) < 2:  # noqa: ASYNC110 - it is in the store
-                await asyncio.sleep(0.01)
+        await Watch(store).listed(2)
         await app.get("r").cancel()
         with pytest.raises(RunCancelled):
             await app.get("r").result(timeout=PATIENCE)

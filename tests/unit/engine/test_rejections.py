@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing import VirtualClock, app
-
-PATIENCE = 20
+from tests.unit.engine.watching import PATIENCE, Watch
 
 
 @outlast.step
@@ -56,24 +54,12 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 async def waiting(store: Store, *run_ids: str) -> None:
     """Runs of the old code that wait for a signal, and that no worker has."""
+    watch = Watch(store)
     async with outlast.App(store, workflows=[old], name="first") as first:
         for run_id in run_ids:
             await first.start(old(1), id=run_id)
         for run_id in run_ids:
-            await until(store, run_id, lambda run: run.status is Status.WAITING)
-
-
-async def until(store: Store, run_id: str, holds: Any) -> Run:
-    async with asyncio.timeout(PATIENCE):
-        while not holds(run := await store.get(run_id)):  # noqa: ASYNC110 - it is in the store
-            await asyncio.sleep(0.01)
-    return run
-
-
-async def listed(store: Store, many: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while len(await store.workers()) < many:  # noqa: ASYNC110 - it is in the store
-            await asyncio.sleep(0.01)
+            await watch.until(run_id, lambda run: run.status is Status.WAITING)
 
 
 @pytest.mark.proves("I24")
@@ -87,7 +73,7 @@ async def test_one_broken_deploy_parks_no_run(store: Store, broken: Any) -> None
         outlast.App(store, workflows=[broken], name="bad") as bad,
         outlast.App(store, workflows=[old], name="good", concurrency=2) as good,
     ):
-        await listed(store, 2)
+        await Watch(store).listed(2)
         for name in names:
             await bad.get(name).signal("go")
         for name in names:
@@ -104,19 +90,19 @@ async def test_a_run_that_no_code_fits_is_parked_and_new_code_takes_it_unasked(
     await waiting(store, "r")
     async with outlast.App(store, workflows=[needs_more], name="bad") as bad:
         await bad.get("r").signal("go")
-        parked = await until(store, "r", lambda run: run.status is Status.HALTED)
+        parked = await Watch(store).until("r", lambda run: run.status is Status.HALTED)
         assert parked.wait_kind == "mismatch"
         assert "'gift'" in str(parked.error)
         assert len(parked.rejections) == 1
         with pytest.raises(RunParked, match=r"(?s)run 'r' is parked: .*'gift'.*outlast resume r"):
             await bad.get("r").result()  # at once: it would wait for ever
     async with outlast.App(store, workflows=[needs_more], name="bad again") as again:
-        await listed(store, 1)
+        await Watch(store).listed(1)
         await again.start(needs_more(1, True), id="other")
-        await until(store, "other", lambda run: run.status is Status.WAITING)
+        await Watch(store).until("other", lambda run: run.status is Status.WAITING)
         assert (await store.get("r")).revision == parked.revision
     async with outlast.App(store, workflows=[asks_else], name="also bad"):
-        await until(store, "r", lambda run: len(run.rejections) == 2)
+        await Watch(store).until("r", lambda run: len(run.rejections) == 2)
     async with outlast.App(store, workflows=[old], name="good") as good:
         assert await good.get("r").result(timeout=PATIENCE) == 2
     assert (await store.get("r")).error is None
@@ -130,9 +116,9 @@ async def test_a_parked_run_is_tried_again_by_the_same_code_when_it_is_resumed(
     await waiting(store, "r")
     async with outlast.App(store, workflows=[needs_more], name="bad") as bad:
         await bad.get("r").signal("go")
-        parked = await until(store, "r", lambda run: run.status is Status.HALTED)
+        parked = await Watch(store).until("r", lambda run: run.status is Status.HALTED)
         await bad.get("r").resume()
-        await until(store, "r", lambda run: run.revision > parked.revision)
+        await Watch(store).until("r", lambda run: run.revision > parked.revision)
 
 
 async def test_the_result_of_a_parked_run_is_awaited_once_it_is_resumed(store: Store) -> None:
@@ -140,7 +126,7 @@ async def test_the_result_of_a_parked_run_is_awaited_once_it_is_resumed(store: S
     await waiting(store, "r")
     async with outlast.App(store, workflows=[needs_more], name="bad") as bad:
         await bad.get("r").signal("go")
-        await until(store, "r", lambda run: run.status is Status.HALTED)
+        await Watch(store).until("r", lambda run: run.status is Status.HALTED)
     client = outlast.Client(store, codec=JsonCodec())
     with pytest.raises(RunParked):
         await client.get("r").result()

@@ -95,7 +95,13 @@ class Story:
         return self.commit(id, **{"create": Run(id="r", uid="u"), **fields})
 
     def send(
-        self, item: str, number: int = 0, *, fate: Fate = OK, again: bool = False, kind: str = "signal"
+        self,
+        item: str,
+        number: int = 0,
+        *,
+        fate: Fate = OK,
+        again: bool = False,
+        kind: str = "signal",
     ) -> Story:
         """An item for run `r` and the number it got."""
         send = Send(run_id="r", item=Item(kind=kind, id=item))
