@@ -15,6 +15,7 @@ from tests.corpus import (
     closing,
     compensation,
     control,
+    lives,
     maps,
     nesting,
     races,
@@ -36,6 +37,7 @@ THEMES = (
     nesting,
     races,
     control,
+    lives,
     replay,
 )
 CASES = [case for theme in THEMES for case in theme.CASES]
