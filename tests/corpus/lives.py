@@ -70,7 +70,9 @@ async def leaves_a_child_to_the_next_life(number: int) -> str:
         leaving = asyncio.create_task(
             outlast.child(assists("left"), id="left", parent_close=ParentClose.ABANDON)
         )
-        await asyncio.wait([leaving, asyncio.create_task(work("own"))], return_when="FIRST_COMPLETED")
+        await asyncio.wait(
+            [leaving, asyncio.create_task(work("own"))], return_when="FIRST_COMPLETED"
+        )
         outlast.continue_as_new(leaves_a_child_to_the_next_life(2))
     return await outlast.child(assists("left"), id="left", parent_close=ParentClose.ABANDON)
 

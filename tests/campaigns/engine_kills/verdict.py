@@ -167,7 +167,10 @@ def attempts(evidence: Evidence) -> Iterator[str]:
                 (alone.add if payload.alone else alone.discard)(key)
             elif isinstance(payload, StepLost):
                 lost[key] += 1
+                if payload.attempt == number[key]:
+                    alone.discard(key)  # that attempt was not cut off
             elif isinstance(payload, StepFailedEvent) and payload.stopped:
+                alone.discard(key)
                 stopped[key] += 1  # through no fault of its own, and not counted by its policy
             elif isinstance(payload, StepFailedEvent):
                 failed[key] += 1

@@ -6,6 +6,7 @@ from outlast.model import Item, Status
 from outlast.model.payloads import (
     CompensationCompleted,
     CompensationFailed,
+    StepLost,
 )
 from outlast.testkit.checker import Evidence, Fate
 from tests.unit.testkit.checker.telling import (
@@ -82,6 +83,26 @@ GOOD: dict[str, Evidence] = {
             (started(5), "a"),
             (failed(5), "a"),
             BROKEN,
+        )
+    ),
+    "I10: an attempt alone that was stopped is not cut off": left(
+        lived(
+            *((started(n), "a") for n in range(1, 4)),
+            (started(4, alone=True), "a"),
+            (failed(4, again=0), "a"),
+            (started(5), "a"),
+            (DONE, "a"),
+            OVER,
+        )
+    ),
+    "I10: an attempt alone whose owner lost its lease is not cut off": left(
+        lived(
+            *((started(n), "a") for n in range(1, 4)),
+            (started(4, alone=True), "a"),
+            (StepLost(attempt=4), "a"),
+            (started(5), "a"),
+            (DONE, "a"),
+            OVER,
         )
     ),
     "I13: record and history agree": left(lived(OVER), lived(BROKEN, id="s")),

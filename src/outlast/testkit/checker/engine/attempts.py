@@ -132,8 +132,11 @@ def _miscounted(id: str, case: Case) -> Iterator[Violation]:
                 alone[key] = is_alone
             case StepFailedEvent(will_retry=True):
                 failures[key] = failures.get(key, 0) + 1
-            case StepLost():
+                alone[key] = False  # that attempt was not cut off
+            case StepLost(attempt=attempt):
                 losses[key] = losses.get(key, 0) + 1
+                if attempt == starts.get(key) and losses[key] <= MAX_LOST:
+                    alone[key] = False
             case StepFailedEvent() | StepCompleted() | OperationAbandoned(awaited=False):
                 over.add(key)
 
