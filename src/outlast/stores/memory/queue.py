@@ -10,6 +10,7 @@ import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
 from outlast.model.claim import Claim
+from outlast.model.commit_rules import WakeupKind
 from outlast.model.queue_policy import (
     KEPT_CHANGES,
     ExpectedPolicy,
@@ -98,6 +99,7 @@ class MemoryQueue(Queue):
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         with self._held(claim) as (tables, queued):
             _remove(tables, queued)
+        self.notifier.wake(WakeupKind.TASKS)  # there may be room for another one
 
     async def nack(
         self,

@@ -9,6 +9,7 @@ import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
 from outlast.model.claim import Claim
+from outlast.model.commit_rules import WakeupKind
 from outlast.model.queue_policy import (
     ExpectedPolicy,
     PolicyChange,
@@ -107,6 +108,7 @@ class PostgresQueue(Queue):
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._settle("ack", claim, timeout=timeout)
+        self.notifier.wake(WakeupKind.TASKS)  # there may be room for another one
 
     async def nack(
         self,

@@ -10,6 +10,7 @@ import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
 from outlast.model.claim import Claim
+from outlast.model.commit_rules import WakeupKind
 from outlast.model.queue_policy import ExpectedPolicy, PolicyChange, QueuePolicy
 from outlast.model.run_contents import DeadTask, Delivery, Task
 from outlast.model.stats import COUNTED, QueueStats
@@ -142,6 +143,7 @@ class SqliteQueue(Queue):
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._with_task(claim, _delete, timeout)
+        self.notifier.wake(WakeupKind.TASKS)  # there may be room for another one
 
     async def nack(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ from outlast.errors import Fenced
 from outlast.model.queue_policy import QueuePolicy, Rate
 from outlast.model.run_contents import Delivery, Task
 from outlast.ports.queue import Queue
-from outlast.testkit.conformance.queue_base import LEASE, QueueSuite, task
+from outlast.testkit.conformance.queue_base import LEASE, QueueSuite, asleep, at_once, task
 
 SCOPE, RENDER, TRAIN = "gpu", "gpu/render", "gpu/train"
 
@@ -216,6 +217,24 @@ class Policies(QueueSuite):
         await queue.extend(held.claim, LEASE / 3)
         await self.advance(queue, LEASE / 2)
         assert ids(await taken(queue, 5)) == ["a0"]
+
+    @pytest.mark.proves("I22", "M-44")
+    @pytest.mark.parametrize("key", ["", "a"])
+    async def test_the_end_of_a_task_wakes_who_waits_for_its_place(
+        self, queue: Queue, key: str
+    ) -> None:
+        """There is a task, and no room for it: who waits gets it as soon as another one is done."""
+        self.needs("policies")
+        self.needs("wakeups")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, concurrency=1), by="test")
+        await queue.enqueue(RENDER, [task("one", key=key), task("two", key=key)])
+        [first] = await taken(queue)
+        waiting = asyncio.ensure_future(queue.dequeue(RENDER, visibility=LEASE, wait=60))
+        await asleep(queue, waiting)
+        await queue.ack(first.claim)
+        second = await at_once(waiting)
+        assert second is not None
+        assert second.task.id == "two"
 
     @pytest.mark.proves("I22")
     async def test_a_lease_that_ran_out_has_given_its_place_away(self, queue: Queue) -> None:
