@@ -204,7 +204,7 @@ MUTANTS = [
     ),
     Mutant(
         "postgres: the outcome of a step is recorded in the role of the step",
-        "stores/postgres/sql/server.sql",
+        "stores/postgres/statements/server.sql",
         "SET CONSTRAINTS ALL IMMEDIATE; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL;\n\n",
         "SET CONSTRAINTS ALL IMMEDIATE;\n\n",
         (STEPS, "-k", "own_user"),

@@ -281,7 +281,7 @@ MUTANTS = [
     Mutant(
         "a key's limit is not kept",
         POLICY,
-        "        left = min(left, policy.key_concurrency - line.in_flight)",
+        "        left = min(left, policy.key_concurrency - fair_key.in_flight)",
         "        left = min(left, policy.key_concurrency)",
         SHARES,
     ),
@@ -302,8 +302,8 @@ MUTANTS = [
     Mutant(
         "turns can be saved up",
         POLICY,
-        "            turns.append((max(line.passed, present), line.passed, line.key, line, most))",
-        "            turns.append((line.passed, line.passed, line.key, line, most))",
+        "            turns.append((max(own.pass_value, global_pass), own.pass_value, own.key, own, most))",
+        "            turns.append((own.pass_value, own.pass_value, own.key, own, most))",
         TESTS,
     ),
     Mutant(

@@ -3,16 +3,16 @@
 `QueueOptions` says in which queue a run waits before it starts, and until when. `allocate` shares free
 places among the keys of a queue.
 
-The tasks of a queue form lines, one for each key (a tenant, a customer, a device). Lines are served by
+The tasks of a queue are grouped by fair key (a tenant, a customer, a device). Keys are served by
 stride scheduling::
 
-    line "acme"  ▯▯▯▯▯▯▯▯▯  ╲
-    line "bolt"  ▯           ─▶ the line with the smallest pass, if its limits allow ─▶ worker
-    line ""      ▯▯▯        ╱
+    fair key "acme"  ▯▯▯▯▯▯▯▯▯  ╲
+    fair key "bolt"  ▯           ─▶ the fair key with the smallest pass, if its limits allow ─▶ worker
+    fair key ""      ▯▯▯        ╱
 
-Each line has a `pass`: a task that is handed out adds `STRIDE` divided by the line's weight, and the
-line with the smallest pass is next. A line that was empty starts at the queue's `present` (the pass of
-the line served last), so that no line saves up turns, and a new line waits for at most one round.
+Each fair key has a `pass`: a task that is handed out adds `STRIDE` divided by the weight of its key, and the
+fair key with the smallest pass is next. A fair key that was empty starts at the queue's `global_pass` (the pass of
+the key served last), so that no fair key saves up turns, and a new fair key waits for at most one round.
 
 These decisions are the same on every store; stores differ in how they find and lease tasks.
 """
@@ -42,7 +42,7 @@ class QueueOptions(Struct, frozen=True, omit_defaults=True):
     """How a run waits in a named queue. The queue's policy decides when the run starts; from then on it
     is in flight until it ends.
 
-    Runs with the same `key` form a line, and lines are served fairly; within a line the smallest
+    Runs with the same `key` form a fair key, and fair keys are served fairly; within a fair key the smallest
     `priority` is first. With `delay` (seconds) or `at` the run does not start before that time.
     """
 
@@ -143,11 +143,11 @@ class ExpectedPolicy(Struct, frozen=True):
     policy: QueuePolicy | None
 
 
-class Line(Struct, kw_only=True):
+class FairKey(Struct, kw_only=True):
     """The tasks of one key in a queue and in the queues of its steps; the input of `allocate`."""
 
     key: str
-    passed: int
+    pass_value: int
     ready: int
     """How many tasks are ready."""
     more: bool = False
@@ -158,46 +158,46 @@ class Line(Struct, kw_only=True):
 
 
 class Shares(Struct, frozen=True):
-    """The result of `allocate`: how many tasks each key gets; the queue's `present` afterwards; and the
+    """The result of `allocate`: how many tasks each key gets; the queue's `global_pass` afterwards; and the
     keys that got all tasks that the adapter counted, so that it should count more."""
 
     given: dict[str, int]
-    present: int
+    global_pass: int
     short: frozenset[str]
 
 
 def allocate(
     policy: QueuePolicy,
-    lines: Iterable[Line],
+    fair_keys: Iterable[FairKey],
     room: int,
     *,
-    present: int = 0,
+    global_pass: int = 0,
     in_flight: int = 0,
     started: int = 0,
 ) -> Shares:
-    """Share `room` places among the lines, and advance their `passed`. `in_flight` and `started` are
-    totals of the queue; `present` is the one of the previous result."""
+    """Share `room` places among the fair keys, and advance their `pass_value`. `in_flight` and `started` are
+    totals of the queue; `global_pass` is the one of the previous result."""
     room = min(room, queue_room(policy, in_flight=in_flight, started=started))
     turns = []
-    for line in lines:
-        most = line_room(policy, line)
+    for own in fair_keys:
+        most = key_room(policy, own)
         if most > 0:
-            turns.append((max(line.passed, present), line.passed, line.key, line, most))
+            turns.append((max(own.pass_value, global_pass), own.pass_value, own.key, own, most))
     heapq.heapify(turns)
     given: dict[str, int] = {}
     short: set[str] = set()
     while room > 0 and turns:
-        present, _, key, line, most = turns[0]
+        global_pass, _, key, own, most = turns[0]
         given[key] = given.get(key, 0) + 1
-        line.passed = present + stride(policy, key)
+        own.pass_value = global_pass + stride(policy, key)
         room -= 1
         if given[key] < most:
-            heapq.heapreplace(turns, (line.passed, line.passed, key, line, most))
+            heapq.heapreplace(turns, (own.pass_value, own.pass_value, key, own, most))
         else:
             heapq.heappop(turns)
-            if line.more and most == line.ready:
+            if own.more and most == own.ready:
                 short.add(key)
-    return Shares(given, present, frozenset(short))
+    return Shares(given, global_pass, frozenset(short))
 
 
 def queue_room(policy: QueuePolicy, *, in_flight: int, started: int) -> int:
@@ -212,23 +212,23 @@ def queue_room(policy: QueuePolicy, *, in_flight: int, started: int) -> int:
     return left
 
 
-def line_room(policy: QueuePolicy, line: Line) -> int:
-    """How many more tasks of a line the limits of a key allow. Tasks without a key have no such limits."""
-    left = line.ready
-    if line.key and policy.key_concurrency is not None:
-        left = min(left, policy.key_concurrency - line.in_flight)
-    if line.key and policy.key_rate is not None:
-        left = min(left, policy.key_rate.limit - line.started)
+def key_room(policy: QueuePolicy, fair_key: FairKey) -> int:
+    """How many more tasks of a fair key the limits of a key allow. Tasks without a key have no such limits."""
+    left = fair_key.ready
+    if fair_key.key and policy.key_concurrency is not None:
+        left = min(left, policy.key_concurrency - fair_key.in_flight)
+    if fair_key.key and policy.key_rate is not None:
+        left = min(left, policy.key_rate.limit - fair_key.started)
     return left
 
 
 def stride(policy: QueuePolicy, key: str) -> int:
-    """How much one task adds to the pass of its line."""
+    """How much one task adds to the pass of its fair_key."""
     return max(1, round(STRIDE / policy.weight(key)))
 
 
 def urgency(policy: QueuePolicy, priority: int, ready_at: int) -> tuple[float, int]:
-    """The sort key of the tasks of a line, the smallest first; times in microseconds. With ageing, a
+    """The sort key of the tasks of a fair key, the smallest first; times in microseconds. With ageing, a
     priority level equals a waiting time, so that the order of two tasks never changes."""
     if policy.ageing is None:
         return priority, ready_at

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from outlast.errors import UsageError
 from outlast.model.queue_policy import (
-    Line,
+    FairKey,
     QueuePolicy,
     Rate,
     allocate,
@@ -38,10 +38,10 @@ POLICIES = st.builds(
 )
 
 
-def lines_of(given: dict[str, tuple[int, int, int, int]]) -> list[Line]:
+def fair_keys_of(given: dict[str, tuple[int, int, int, int]]) -> list[FairKey]:
     return [
-        Line(key=key, passed=passed, ready=ready, in_flight=in_flight, started=started)
-        for key, (passed, ready, in_flight, started) in given.items()
+        FairKey(key=key, pass_value=pass_value, ready=ready, in_flight=in_flight, started=started)
+        for key, (pass_value, ready, in_flight, started) in given.items()
     ]
 
 
@@ -56,11 +56,13 @@ def lines_of(given: dict[str, tuple[int, int, int, int]]) -> list[Line]:
 )
 def test_no_limit_is_exceeded_and_nothing_is_left_lying(
     policy: QueuePolicy, found: dict[str, tuple[int, int, int, int]], room: int, in_flight: int, started: int,
-    present: int,
+    global_pass: int,
 ) -> None:  # fmt: skip
     """Whatever waits, no rule is broken; and what is not handed out, a rule or the room forbids."""
-    lines = lines_of(found)
-    shares = allocate(policy, lines, room, present=present, in_flight=in_flight, started=started)
+    fair_keys = fair_keys_of(found)
+    shares = allocate(
+        policy, fair_keys, room, global_pass=global_pass, in_flight=in_flight, started=started
+    )
     total = sum(shares.given.values())
     assert total <= room
     left = room - total
@@ -73,13 +75,13 @@ def test_no_limit_is_exceeded_and_nothing_is_left_lying(
     if policy.rate is not None:
         assert total == 0 or total <= policy.rate.limit - started
         left = min(left, policy.rate.limit - started - total)
-    for line in lines:
-        count = shares.given.get(line.key, 0)
-        allowed = line.ready
-        if line.key and policy.key_concurrency is not None:
-            allowed = min(allowed, policy.key_concurrency - line.in_flight)
-        if line.key and policy.key_rate is not None:
-            allowed = min(allowed, policy.key_rate.limit - line.started)
+    for fair_key in fair_keys:
+        count = shares.given.get(fair_key.key, 0)
+        allowed = fair_key.ready
+        if fair_key.key and policy.key_concurrency is not None:
+            allowed = min(allowed, policy.key_concurrency - fair_key.in_flight)
+        if fair_key.key and policy.key_rate is not None:
+            allowed = min(allowed, policy.key_rate.limit - fair_key.started)
         assert count <= max(allowed, 0)
         assert left <= 0 or count == max(allowed, 0)
 
@@ -88,11 +90,11 @@ def test_no_limit_is_exceeded_and_nothing_is_left_lying(
 def test_shares_over_a_window_are_the_weights(weights: dict[str, float]) -> None:
     """Where everybody has enough, what each gets differs from its share by one turn at most."""
     policy = QueuePolicy(queue="q", weights=weights)
-    lines = [Line(key=key, passed=0, ready=10_000) for key in weights]
-    present, got = 0, Counter[str]()
+    fair_keys = [FairKey(key=key, pass_value=0, ready=10_000) for key in weights]
+    global_pass, got = 0, Counter[str]()
     for _ in range(50):
-        shares = allocate(policy, lines, 7, present=present)
-        present = shares.present
+        shares = allocate(policy, fair_keys, 7, global_pass=global_pass)
+        global_pass = shares.global_pass
         got.update(shares.given)
     whole = sum(weights.values())
     for key, weight in weights.items():
@@ -103,17 +105,19 @@ def test_shares_over_a_window_are_the_weights(weights: dict[str, float]) -> None
 
 @given(LINES, st.integers(0, 5_000_000), st.integers(1, 20))
 def test_a_newcomer_waits_for_one_round(
-    found: dict[str, tuple[int, int, int, int]], present: int, room: int
+    found: dict[str, tuple[int, int, int, int]], global_pass: int, room: int
 ) -> None:
     """Whoever comes when others have waited long is served before anybody is served twice."""
-    lines = [*lines_of(found), Line(key="new", passed=0, ready=1)]
-    shares = allocate(QueuePolicy(queue="q"), lines, len(lines) + room, present=present)
+    fair_keys = [*fair_keys_of(found), FairKey(key="new", pass_value=0, ready=1)]
+    shares = allocate(
+        QueuePolicy(queue="q"), fair_keys, len(fair_keys) + room, global_pass=global_pass
+    )
     assert shares.given["new"] == 1
     first = allocate(
         QueuePolicy(queue="q"),
-        [*lines_of(found), Line(key="new", passed=0, ready=1)],
-        len(lines),
-        present=present,
+        [*fair_keys_of(found), FairKey(key="new", pass_value=0, ready=1)],
+        len(fair_keys),
+        global_pass=global_pass,
     )
     assert first.given.get("new") == 1 or max(first.given.values()) == 1
 
@@ -124,7 +128,7 @@ def test_a_newcomer_waits_for_one_round(
     st.integers(0, 10**9),
 )
 def test_ageing_keeps_its_order(ageing: float, tasks: list[tuple[int, int]], later: int) -> None:
-    """Who waits longer overtakes who is more urgent, exactly when a level's worth has passed."""
+    """Who waits longer overtakes who is more urgent, exactly when a level's worth has pass_value."""
     policy = QueuePolicy(queue="q", ageing=ageing)
     (priority, ready), (other, since) = tasks
     if priority < other:

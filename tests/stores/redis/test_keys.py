@@ -23,7 +23,7 @@ from outlast.stores.redis.keys import (
     timer_name,
 )
 from outlast.testing.virtual_clock import ManualClock
-from outlast.testkit.conformance.possessions import furnish
+from outlast.testkit.conformance.run_contents import furnish
 from outlast.testkit.conformance.scenario import begin, done, events, finish
 from tests.stores.redis.servers import CLUSTER, clustered, single, url_of
 

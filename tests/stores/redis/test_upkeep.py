@@ -18,7 +18,7 @@ from outlast.stores.memory import MemoryStore
 from outlast.stores.redis import RedisClusterStore, RedisStore
 from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance import Claims, Leases, Runnable, Tasks, Timers
-from outlast.testkit.conformance.possessions import furnish
+from outlast.testkit.conformance.run_contents import furnish
 from outlast.testkit.conformance.scenario import begin, begin_runnable, done, events, finish, take
 from outlast.transfer import move_runs
 from tests.stores.redis.servers import single

@@ -33,7 +33,7 @@ from outlast.stores.sqlite import SqliteStore
 from outlast.testing.virtual_clock import START
 from tests.stores.sqlite.probes import Other, Probe, event
 
-KEPT = {"counters", "run_counts", "policies", "policy_changes", "starts", "lines"}
+KEPT = {"counters", "run_counts", "policies", "policy_changes", "starts", "fair_keys"}
 """What does not belong to runs. Counts stay, at 0."""
 
 
@@ -85,7 +85,7 @@ async def test_nothing_is_left(store: SqliteStore, other: Other) -> None:
     # A queue forgets the keys of what is gone when it goes on.
     await store.queue().enqueue("a", [Task(id="1", key="other"), Task(id="2", key="other")])
     await store.queue().take_many(["a"], owner="w", visibility=30, limit=2)
-    assert {row[1] for row in contents(other)["lines"]} == {"", "other"}
+    assert {row[1] for row in contents(other)["fair_keys"]} == {"", "other"}
 
 
 @pytest.mark.proves("I25", "I27")

@@ -29,9 +29,9 @@ INDEXED = {
     "find_children": "runs_parent",
     "find_level": "tasks_free",
     "find_ready": "tasks_free",
-    "find_line_first": "tasks_lined",
-    "find_line_level": "tasks_lined",
-    "find_line_ready": "tasks_lined",
+    "find_fair_key_first": "tasks_by_fair_key",
+    "find_fair_key_level": "tasks_by_fair_key",
+    "find_fair_key_ready": "tasks_by_fair_key",
     "find_task": "sqlite_autoindex_tasks_1",
     "find_snapshot": "sqlite_autoindex_snapshots_1",
     "find_fact": "sqlite_autoindex_facts_1",
@@ -47,17 +47,17 @@ UNSCANNED = [
     "find_snapshot_ids", "carry_items", "recall_key", "drop_tasks", "drop_dead_tasks",
     "delete_events", "delete_inbox", "delete_receipts", "delete_timers", "delete_entries",
     "delete_activities", "delete_snapshot", "delete_attributes", "delete_unfired_timers",
-    "load_policy", "load_policy_changes", "has_lines", "wake_lines", "wake_scope", "count_awake",
-    "find_lines", "find_line", "count_line", "forget_lines", "insert_line", "move_line", "find_line_time", "put_line_to_sleep",
-    "count_in_flight", "count_starts", "forget_starts", "find_line_expired", "find_lined",
-    "has_line_awake", "count_due", "count_held", "count_late", "count_dead", "find_keys",
+    "load_policy", "load_policy_changes", "has_fair_keys", "wake_fair_keys", "wake_scope", "count_awake",
+    "find_fair_keys", "find_fair_key", "count_fair_key", "forget_fair_keys", "insert_fair_key", "move_fair_key", "find_fair_key_time", "put_key_to_sleep",
+    "count_in_flight", "count_starts", "forget_starts", "find_fair_key_expired", "find_keyed_task",
+    "has_awake_fair_key", "count_due", "count_held", "count_late", "count_dead", "find_keys",
     "find_next_ready", "find_next_start",
 ]  # fmt: skip
 """Queries that may join and sort a little, but never walk a whole table or index."""
 
 HARMLESS = (
     "SCAN json_each", "SCAN CONSTANT",
-    "SCAN shelf", "SCAN named", "SCAN free", "SCAN held", "SCAN lined", "SCAN levels",
+    "SCAN shelf", "SCAN named", "SCAN free", "SCAN held", "SCAN keyed", "SCAN levels",
     "SCAN (subquery", "SCAN k",  # so many rows as were asked for
      # the rows of a recursion
 )  # fmt: skip

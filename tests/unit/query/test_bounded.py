@@ -23,7 +23,7 @@ from outlast.query import count, parse, search
 from outlast.stores.redis.keys import framed, sortable
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.virtual_clock import ManualClock
-from outlast.testkit.conformance.crowd import NOW
+from outlast.testkit.conformance.sample_runs import NOW
 from tests.stores.postgres.places import FreshStore, rows_read
 from tests.stores.postgres.places import ask as ask_server
 from tests.stores.redis.servers import single

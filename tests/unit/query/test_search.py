@@ -17,7 +17,7 @@ from outlast.query import all_matching, count, parse, search
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.virtual_clock import ManualClock
-from outlast.testkit.conformance.crowd import NOW, a_question, a_run, settle
+from outlast.testkit.conformance.sample_runs import NOW, a_run, sample_query, settle
 from tests.stores.postgres.places import FreshStore
 from tests.stores.redis.servers import single
 
@@ -47,7 +47,7 @@ async def test_answers_are_those_of_plain_python(kind: str, tmp_path: Path) -> N
         await settle(store, runs)
         runs = [msgspec.structs.replace(run, updated_at=NOW) for run in runs]
         for _ in range(QUESTIONS[kind]):
-            text, meaning = a_question(chance)
+            text, meaning = sample_query(chance)
             order = chance.choice([Order.NEWEST, Order.NEWEST, *Order])
             ordered = sorted(runs, key=order.position, reverse=not order.ascending)
             expected = [run.id for run in ordered if meaning(run)]

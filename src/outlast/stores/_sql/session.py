@@ -4,7 +4,7 @@ Store and queue share one open database, which closes with the last of its sessi
 
 SQL in files: statements by name, and numbered migrations that are applied in order, never back.
 
-`sql/*.sql` of a store holds its statements, each under a line ``-- name: …``; the text before the
+`statements/*.sql` of a store holds its statements, each under a line ``-- name: …``; the text before the
 first name says what the file is about. `migrations/NNNN_name.sql` changes the tables. A migration
 only adds, so that processes with an older outlast keep working on the same tables.
 """
@@ -96,9 +96,9 @@ class Migration(NamedTuple):
 
 @cache
 def named_statements(package: str) -> dict[str, str]:
-    """The statements in the folder `sql` of a package, by name."""
+    """The statements in the folder `statements` of a package, by name."""
     found: dict[str, str] = {}
-    for file in files(package).joinpath("sql").iterdir():
+    for file in files(package).joinpath("statements").iterdir():
         _, *parts = _NAME.split(file.read_text(encoding="utf-8"))
         found.update(zip(parts[::2], map(str.strip, parts[1::2]), strict=True))
     return found

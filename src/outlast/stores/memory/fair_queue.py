@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from outlast.model.queue_policy import (
-    Line,
+    FairKey,
     QueuePolicy,
     allocate,
     rotated,
@@ -49,10 +49,10 @@ def _of_scope(
     tables: Tables, policy: QueuePolicy, queues: Collection[str], room: int, now: datetime
 ) -> list[QueuedTask]:
     scope, ready = policy.queue, _ready(tables, queues, now)
-    lines = [
-        Line(
+    fair_keys = [
+        FairKey(
             key=key,
-            passed=tables.passes.get((scope, key), 0),
+            pass_value=tables.passes.get((scope, key), 0),
             ready=len(tasks),
             in_flight=_in_flight(tables, scope, now, key),
             started=_started(tables, policy, now, key),
@@ -61,31 +61,31 @@ def _of_scope(
     ]
     shares = allocate(
         policy,
-        lines,
+        fair_keys,
         room,
-        present=tables.presents.get(scope, 0),
+        global_pass=tables.global_passes.get(scope, 0),
         in_flight=_in_flight(tables, scope, now),
         started=_started(tables, policy, now),
     )
-    tables.presents[scope] = shares.present
-    _forget_lines(tables, scope, shares.present)
+    tables.global_passes[scope] = shares.global_pass
+    _forget_fair_keys(tables, scope, shares.global_pass)
     chosen: list[QueuedTask] = []
-    for line in lines:
-        count = shares.given.get(line.key, 0)
+    for fair_key in fair_keys:
+        count = shares.given.get(fair_key.key, 0)
         if count:
-            tables.passes[scope, line.key] = line.passed
-            tasks = sorted(ready[line.key], key=lambda one: _order(policy, one))
+            tables.passes[scope, fair_key.key] = fair_key.pass_value
+            tasks = sorted(ready[fair_key.key], key=lambda one: _order(policy, one))
             chosen += tasks[:count]
-            _remember_starts(tables, policy, line.key, count, now)
+            _remember_starts(tables, policy, fair_key.key, count, now)
     return chosen
 
 
-def _forget_lines(tables: Tables, scope: str, present: int) -> None:
-    """Delete lines without tasks whose pass the other lines have reached."""
+def _forget_fair_keys(tables: Tables, scope: str, global_pass: int) -> None:
+    """Delete fair keys without tasks whose pass the other fair keys have reached."""
     living = {(scope_of(one.task.queue), one.task.key) for one in tables.tasks.values()}
-    for line, passed in list(tables.passes.items()):
-        if line[0] == scope and passed <= present and line not in living:
-            del tables.passes[line]
+    for fair_key, pass_value in list(tables.passes.items()):
+        if fair_key[0] == scope and pass_value <= global_pass and fair_key not in living:
+            del tables.passes[fair_key]
 
 
 def _remember_starts(

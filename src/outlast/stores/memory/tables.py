@@ -104,7 +104,7 @@ class Tables:
     declared: dict[str, QueuePolicy] = field(default_factory=dict)
     policy_changes: dict[str, list[PolicyChange]] = field(default_factory=dict)
     passes: dict[tuple[str, str], int] = field(default_factory=dict)
-    presents: dict[str, int] = field(default_factory=dict)
+    global_passes: dict[str, int] = field(default_factory=dict)
     starts: dict[str, list[tuple[datetime, str]]] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
     token: int = 0
@@ -121,8 +121,10 @@ class Tables:
             return False
         self.order += 1
         if task.key:
-            line = scope_of(task.queue), task.key
-            self.passes[line] = max(self.passes.get(line, 0), self.presents.get(line[0], 0))
+            fair_key = scope_of(task.queue), task.key
+            self.passes[fair_key] = max(
+                self.passes.get(fair_key, 0), self.global_passes.get(fair_key[0], 0)
+            )
         self.tasks[key] = QueuedTask(private(task), ready_at, self.order)
         return True
 

@@ -4,7 +4,7 @@
 
     store.py = claims, inbox, tasks, find, run_details, delete, registry, transfer; commit.py: its one write
     queue.py = the queue port; fair_queue.py: policies and statistics
-        │ each call is one statement of sql/, most often a function of functions/
+        │ each call is one statement of statements/, most often a function of functions/
     session.py          the use of the database by one store or queue
     database.py         pools and calls; connection.py: where connections come from
         ├── server.py          version and settings of the server

@@ -4,7 +4,7 @@
 
     migrations/NNNN_x.sql    tables, indexes, views, triggers: numbered, each applied once
     functions/NAME.sql       one function a file: replaced as a whole by a newer release
-    sql/TOPIC.sql            the statements that the store sends, each under `-- name: NAME`
+    statements/TOPIC.sql     the statements that the store sends, each under `-- name: NAME`
 
 In the files `@name` stands for the qualified name of a table or function and `#name` for a bare one (of an
 index, which lives in the schema of its table). Schema and prefix come from the constructor: they are

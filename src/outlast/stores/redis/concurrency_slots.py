@@ -203,7 +203,7 @@ async def keep(server: Server, claim: Claim, *, timeout: float | None) -> Claim 
     packed = pack_claim(claim) | {"keep": True}
     names = [*TASKS, of_run(claim.run_id, "tasks")]
     while True:
-        call = Call("send", part, names, [pack([]), pack([packed])])
+        call = Call("send_items", part, names, [pack([]), pack([packed])])
         answer = await server.call(call, timeout=timeout)
         if answer[0] != b"slot":
             return None if answer[0] == b"lost" else msgspec.structs.replace(claim, expires_at=None)

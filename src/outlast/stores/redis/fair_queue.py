@@ -30,7 +30,7 @@ from outlast.model.queue_policy import (
     allocate,
     decode_policy,
     encode_policy,
-    line_room,
+    key_room,
     rotated,
     scope_of,
     scopes,
@@ -190,7 +190,9 @@ async def _start(
                 rated.add(len(leases))
             leases.append((one, [names[n], *slot]))
     turns = [
-        [queue, key.decode(), passed.decode()] for key, passed in moved for queue in request.queues
+        [queue, key.decode(), pass_value.decode()]
+        for key, pass_value in moved
+        for queue in request.queues
     ]
     outcomes = await _lease(server, request, leases, turns, timeout)
     reports = []
@@ -273,41 +275,41 @@ async def choose(
     server: Server, request: TakeRequest, scope: str, room: int, timeout: float | None
 ) -> list[Chosen]:
     """The next tasks of a scope."""
-    how = ScanOptions(room, lines=room)
+    how = ScanOptions(room, fair_keys=room)
     for _ in range(MAX_SCANS):
         view, state = await scan_queues(server, scope, request.queues, how, timeout=timeout)
         if view.is_plain:
-            return sorted(Chosen(place) for place in view.lines[""].places)[:room]
+            return sorted(Chosen(place) for place in view.fair_keys[""].places)[:room]
         if view.returning:
             await carry_releases(server, view.returning, timeout=timeout)
             state = None
         if state is None:
-            state = await read_scope_state(server, scope, list(view.lines), timeout=timeout)
+            state = await read_scope_state(server, scope, list(view.fair_keys), timeout=timeout)
         if state.policy.ageing is not None and not how.every and server.layout.partitions > 1:
             how = how._replace(every=True)
             continue
         is_stale = await _update_partitions(server, request, view, state, timeout)
-        usable = [line for line in state.lines if line_room(state.policy, line) > 0]
-        enough = room + len(state.lines) - len(usable)
-        if view.has_more_lines and (is_stale or how.lines < enough):
-            how = how._replace(lines=max(enough, 4 * how.lines))
+        usable = [fair_key for fair_key in state.fair_keys if key_room(state.policy, fair_key) > 0]
+        enough = room + len(state.fair_keys) - len(usable)
+        if view.has_more_fair_keys and (is_stale or how.fair_keys < enough):
+            how = how._replace(fair_keys=max(enough, 4 * how.fair_keys))
             continue
         shares = allocate(
             state.policy,
             usable,
             room,
-            present=state.present,
+            global_pass=state.global_pass,
             in_flight=state.in_flight,
             started=state.started,
         )
         if shares.short:
-            most = max(len(view.lines[key].places) for key in shares.short)
+            most = max(len(view.fair_keys[key].places) for key in shares.short)
             how = how._replace(few=4 * most)
             continue
         return [
             Chosen(place, key, stride(state.policy, key))
             for key, count in shares.given.items()
-            for place in _most_urgent(state.policy, view.lines[key].places)[:count]
+            for place in _most_urgent(state.policy, view.fair_keys[key].places)[:count]
         ]
     return []
 
@@ -324,17 +326,17 @@ async def _update_partitions(
     turns: dict[int, list[Any]] = {}
     sleeps: dict[int, list[Any]] = {}
     rate = state.policy.key_rate
-    for found, line, first in zip(
-        view.lines.values(), state.lines, state.first_starts, strict=True
+    for found, fair_key, first in zip(
+        view.fair_keys.values(), state.fair_keys, state.first_starts, strict=True
     ):
-        line.ready, line.more = len(found.places), found.has_more
+        fair_key.ready, fair_key.more = len(found.places), found.has_more
         for (part, queue), turn in found.turns.items():
-            if turn < line.passed:
-                turns.setdefault(part, []).append([queue, line.key, str(line.passed)])
-            if rate is not None and first is not None and line.started >= rate.limit:
+            if turn < fair_key.pass_value:
+                turns.setdefault(part, []).append([queue, fair_key.key, str(fair_key.pass_value)])
+            if rate is not None and first is not None and fair_key.started >= rate.limit:
                 wake = str(first + lease(rate.per))
-                sleeps.setdefault(part, []).append([queue, line.key, wake])
-        line.passed = max(line.passed, *found.turns.values(), 0)
+                sleeps.setdefault(part, []).append([queue, fair_key.key, wake])
+        fair_key.pass_value = max(fair_key.pass_value, *found.turns.values(), 0)
     calls = []
     for part in {**turns, **sleeps}:
         updates = {"turns": turns.get(part, []), "sleeps": sleeps.get(part, [])}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from outlast.model.queue_policy import Line, QueuePolicy, decode_policy
+from outlast.model.queue_policy import FairKey, QueuePolicy, decode_policy
 from outlast.stores.redis.keys import POLICY, TASKS, unsorted
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
@@ -21,7 +21,7 @@ class ScanOptions(NamedTuple):
     needed), and whether every priority."""
 
     room: int
-    lines: int
+    fair_keys: int
     few: int = 0
     every: bool = False
 
@@ -50,11 +50,11 @@ class ScopeState(NamedTuple):
     """The policy of a scope, its counts, and the requested fair keys."""
 
     rules: QueuePolicy | None
-    present: int
+    global_pass: int
     in_flight: int
     started: int
     first_start: int | None
-    lines: list[Line]
+    fair_keys: list[FairKey]
     first_starts: list[int | None]
 
     @property
@@ -67,27 +67,27 @@ class View:
     """The merged scans of all partitions."""
 
     def __init__(self, answers: Sequence[Any], queues: Sequence[str]) -> None:
-        self.lines: dict[str, FairKeyTasks] = {"": FairKeyTasks()}
+        self.fair_keys: dict[str, FairKeyTasks] = {"": FairKeyTasks()}
         self.is_ruled = any(is_ruled == b"1" for _, is_ruled, *_ in answers)
         self.returning = [n for n, answer in enumerate(answers) if answer[2] == b"1"]
         """Partitions that have recorded releases of slots."""
-        self.has_more_lines = False
+        self.has_more_fair_keys = False
         # Queue by queue: the script orders fair keys per queue.
         for n, queue in enumerate(queues):
             for part, answer in enumerate(answers):
-                bare, lines, has_more = answer[3][n]
-                self.has_more_lines |= has_more == b"1"
-                self.lines[""].places += (_place(member, part) for member in bare)
-                for key, turn, places, line_has_more in lines:
-                    line = self.lines.setdefault(key.decode(), FairKeyTasks())
-                    line.places += (_place(member, part) for member in places)
-                    line.has_more |= line_has_more == b"1"
-                    line.turns[part, queue] = int(turn)
+                bare, fair_keys, has_more = answer[3][n]
+                self.has_more_fair_keys |= has_more == b"1"
+                self.fair_keys[""].places += (_place(member, part) for member in bare)
+                for key, turn, places, key_has_more in fair_keys:
+                    fair_key = self.fair_keys.setdefault(key.decode(), FairKeyTasks())
+                    fair_key.places += (_place(member, part) for member in places)
+                    fair_key.has_more |= key_has_more == b"1"
+                    fair_key.turns[part, queue] = int(turn)
 
     @property
     def is_plain(self) -> bool:
         """Whether there are only tasks without a key, in queues without a policy."""
-        return not self.is_ruled and len(self.lines) == 1
+        return not self.is_ruled and len(self.fair_keys) == 1
 
 
 async def scan_queues(
@@ -99,7 +99,7 @@ async def scan_queues(
         "scope": scope,
         "queues": list(queues),
         "room": how.room,
-        "lines": how.lines,
+        "fair_keys": how.fair_keys,
         "every": how.every,
         "is_home": parts == 1,
     }
@@ -109,7 +109,7 @@ async def scan_queues(
     calls = [Call("scan_fair_queue", part, names, [pack(request)]) for part in range(parts)]
     answers = await server.each(calls, timeout=timeout, writes=False)
     view = View(answers, queues)
-    return view, _to_scope_state(answers[0][4], list(view.lines)) if parts == 1 else None
+    return view, _to_scope_state(answers[0][4], list(view.fair_keys)) if parts == 1 else None
 
 
 async def read_scope_state(
@@ -123,24 +123,24 @@ async def read_scope_state(
 
 
 def _to_scope_state(packed: Sequence[Any], keys: Sequence[str]) -> ScopeState:
-    rules, present, in_flight, started, first, lines = packed
+    rules, global_pass, in_flight, started, first, fair_keys = packed
     return ScopeState(
         rules=decode_policy(rules) if rules else None,
-        present=int(present),
+        global_pass=int(global_pass),
         in_flight=int(in_flight),
         started=int(started),
         first_start=int(first) if first else None,
-        lines=[
-            Line(
+        fair_keys=[
+            FairKey(
                 key=key,
-                passed=int(line[0]),
+                pass_value=int(fair_key[0]),
                 ready=0,
-                in_flight=int(line[1]),
-                started=int(line[2]),
+                in_flight=int(fair_key[1]),
+                started=int(fair_key[2]),
             )
-            for key, line in zip(keys, lines, strict=True)
+            for key, fair_key in zip(keys, fair_keys, strict=True)
         ],
-        first_starts=[int(line[3]) if line[3] else None for line in lines],
+        first_starts=[int(fair_key[3]) if fair_key[3] else None for fair_key in fair_keys],
     )
 
 

@@ -126,7 +126,7 @@ def _call(
         names += (of_run(claim.run_id, "tasks") for claim in claims)
     items = pack([pack_send(send, server.layout, part) for send in sends])
     settled = [pack_claim(claim) | {"keep": claim in keeps} for claim in claims]
-    return Call("send", part, names, [items, pack(settled)])
+    return Call("send_items", part, names, [items, pack(settled)])
 
 
 async def _kept(server: Server, call: Call, answer: Any, timeout: float | None) -> Any:

@@ -64,15 +64,18 @@ async def load_stats(
         blocked_by=blocked_by(state.policy, in_flight=state.in_flight, started=state.started),
         keys=tuple(
             KeyStats(
-                key=line.key,
-                ready=keys[line.key][0],
-                in_flight=keys[line.key][1],
+                key=fair_key.key,
+                ready=keys[fair_key.key][0],
+                in_flight=keys[fair_key.key][1],
                 blocked_by=key_blocked_by(
-                    state.policy, line.key, in_flight=line.in_flight, started=line.started
+                    state.policy,
+                    fair_key.key,
+                    in_flight=fair_key.in_flight,
+                    started=fair_key.started,
                 ),
                 at_least=of_key,
             )
-            for line in state.lines
+            for fair_key in state.fair_keys
         ),
         at_least=not_all,
     )

@@ -1,7 +1,7 @@
 """FairQueue: which tasks of a queue with a policy or with keys are next, by stride scheduling.
 
-`outlast.model.queue_policy` has the rules; this applies them by index. Awake lines are read in the
-order of their pass, as many as there is room for. A line that has nothing ready, or is at its limit,
+`outlast.model.queue_policy` has the rules; this applies them by index. Awake fair keys are read in the
+order of their pass, as many as there is room for. A fair key that has nothing ready, or is at its limit,
 sleeps until that may change. So the cost depends on the tasks that are handed out, not on those that
 wait.
 """
@@ -17,13 +17,13 @@ import msgspec
 from outlast.model.queue_policy import (
     KEPT_CHANGES,
     ExpectedPolicy,
-    Line,
+    FairKey,
     PolicyChange,
     QueuePolicy,
     allocate,
     decode_policy,
     encode_policy,
-    line_room,
+    key_room,
     queue_room,
     rotated,
     scopes,
@@ -49,26 +49,26 @@ INSERT_POLICY_CHANGE = query("insert_policy_change")
 FORGET_POLICY_CHANGES = query("forget_policy_changes")
 LOAD_POLICY_CHANGES = query("load_policy_changes")
 WAKE_SCOPE = query("wake_scope")
-HAS_LINES = query("has_lines")
-WAKE_LINES = query("wake_lines")
-INSERT_LINE = query("insert_line")
+HAS_FAIR_KEYS = query("has_fair_keys")
+WAKE_FAIR_KEYS = query("wake_fair_keys")
+INSERT_FAIR_KEY = query("insert_fair_key")
 COUNT_AWAKE = query("count_awake")
-FIND_LINES = query("find_lines")
-FORGET_LINES = query("forget_lines")
-FIND_LINE = query("find_line")
-COUNT_LINE = query("count_line")
-MOVE_LINE = query("move_line")
-FIND_LINE_TIME = query("find_line_time")
-PUT_LINE_TO_SLEEP = query("put_line_to_sleep")
-SAVE_PRESENT = query("save_present")
+FIND_FAIR_KEYS = query("find_fair_keys")
+FORGET_FAIR_KEYS = query("forget_fair_keys")
+FIND_FAIR_KEY = query("find_fair_key")
+COUNT_FAIR_KEY = query("count_fair_key")
+MOVE_FAIR_KEY = query("move_fair_key")
+FIND_FAIR_KEY_TIME = query("find_fair_key_time")
+PUT_KEY_TO_SLEEP = query("put_key_to_sleep")
+SAVE_GLOBAL_PASS = query("save_global_pass")
 COUNT_IN_FLIGHT = query("count_in_flight")
 COUNT_STARTS = query("count_starts")
 INSERT_START = query("insert_start")
 FORGET_STARTS = query("forget_starts")
-FIND_LINE_FIRST = query("find_line_first")
-FIND_LINE_LEVEL = query("find_line_level")
-FIND_LINE_READY = query("find_line_ready")
-FIND_LINE_EXPIRED = query("find_line_expired")
+FIND_FAIR_KEY_FIRST = query("find_fair_key_first")
+FIND_FAIR_KEY_LEVEL = query("find_fair_key_level")
+FIND_FAIR_KEY_READY = query("find_fair_key_ready")
+FIND_FAIR_KEY_EXPIRED = query("find_fair_key_expired")
 
 NEVER = LARGEST
 
@@ -76,12 +76,12 @@ Position = tuple[int, int, int]
 """Priority, time of readiness and key of a task."""
 
 
-class LinePart(msgspec.Struct):
-    """The tasks of one key in one queue of a scope: a part of a line."""
+class KeyPart(msgspec.Struct):
+    """The tasks of one key in one queue of a scope: a part of a fair_key."""
 
     queue: str
     key: str
-    passed: int
+    pass_value: int
     ready: int
     counted: int
     late: int = 0
@@ -97,23 +97,23 @@ class FairQueue(NamedTuple):
     policy: QueuePolicy
     now: int
 
-    def next_positions(self, queues: Sequence[str], room: int, present: int) -> list[Position]:
-        """The next tasks, at most `room`. Advances the pass of their lines and counts their starts."""
+    def next_positions(self, queues: Sequence[str], room: int, global_pass: int) -> list[Position]:
+        """The next tasks, at most `room`. Advances the pass of their fair keys and counts their starts."""
         in_flight, started = self._in_flight(), self._started()
         room = min(room, queue_room(self.policy, in_flight=in_flight, started=started))
         if room <= 0:
             return []
         parts = [part for queue in queues for part in self._awake(queue, room)]
         while True:
-            lines = _lines(parts)
-            shares = allocate(self.policy, lines, room, present=present)
+            fair_keys = _fair_keys(parts)
+            shares = allocate(self.policy, fair_keys, room, global_pass=global_pass)
             for part in parts:
                 if part.key in shares.short:
                     part.counted = 4 * part.counted
                     part.ready = self._count(part)
             if not shares.short:
                 break
-        by_key: dict[str, list[LinePart]] = {}
+        by_key: dict[str, list[KeyPart]] = {}
         for part in parts:
             by_key.setdefault(part.key, []).append(part)
         chosen: list[Position] = []
@@ -121,38 +121,42 @@ class FairQueue(NamedTuple):
             places = [place for part in by_key[key] for place in self._positions(part, count)]
             chosen += sorted(places, key=self._urgency)[:count]
         scope = self.policy.queue
-        moved = [(line.passed, scope, line.key) for line in lines if line.key in shares.given]
-        self.db.executemany(MOVE_LINE, moved)
+        moved = [
+            (fair_key.pass_value, scope, fair_key.key)
+            for fair_key in fair_keys
+            if fair_key.key in shares.given
+        ]
+        self.db.executemany(MOVE_FAIR_KEY, moved)
         self._remember_starts(shares.given)
-        if shares.present != present:
-            reached = {"scope": self.policy.queue, "present": shares.present}
-            self.db.execute(SAVE_PRESENT, reached)
-            self.db.execute(FORGET_LINES, reached)
+        if shares.global_pass != global_pass:
+            reached = {"scope": self.policy.queue, "global_pass": shares.global_pass}
+            self.db.execute(SAVE_GLOBAL_PASS, reached)
+            self.db.execute(FORGET_FAIR_KEYS, reached)
         return chosen
 
-    # -- lines --------------------------------------------------------------------------------
+    # -- fair keys --------------------------------------------------------------------------------
 
-    def _awake(self, queue: str, room: int) -> list[LinePart]:
-        """The first lines of a queue that can hand tasks out, in the order of their pass."""
-        self.db.execute(WAKE_LINES, {"queue": queue, "now": self.now})
+    def _awake(self, queue: str, room: int) -> list[KeyPart]:
+        """The first fair keys of a queue that can hand tasks out, in the order of their pass."""
+        self.db.execute(WAKE_FAIR_KEYS, {"queue": queue, "now": self.now})
         awake = int(scalar(self.db, COUNT_AWAKE, (queue, room)))
-        # Among many lines each gets few tasks.
+        # Among many fair keys each gets few tasks.
         few = 1 + room // max(awake, 1)
         found = [self._keyless(queue, room)]
-        passed, key = -1, ""
+        pass_value, key = -1, ""
         while len(found) <= room:
             asked = {
                 **self._bounds(queue),
                 "few": few,
-                "passed": passed,
-                "line": key,
+                "pass_value": pass_value,
+                "fair_key": key,
                 "limit": room,
             }
-            rows = self.db.execute(FIND_LINES, asked).fetchall()
-            for key, passed, free, late, in_flight, started in rows:
-                part = LinePart(queue, key, passed, free + late, few, late, in_flight, started)
-                [line] = _lines([part])
-                if line_room(self.policy, line) > 0:
+            rows = self.db.execute(FIND_FAIR_KEYS, asked).fetchall()
+            for key, pass_value, free, late, in_flight, started in rows:
+                part = KeyPart(queue, key, pass_value, free + late, few, late, in_flight, started)
+                [fair_key] = _fair_keys([part])
+                if key_room(self.policy, fair_key) > 0:
                     found.append(part)
                 else:
                     self._put_to_sleep(part)
@@ -160,23 +164,25 @@ class FairQueue(NamedTuple):
                 break
         return found
 
-    def _keyless(self, queue: str, room: int) -> LinePart:
-        """The line of tasks without a key."""
-        passed = scalar(self.db, FIND_LINE, (queue, ""))
-        if passed is None:
-            self.db.execute(INSERT_LINE, {"queue": queue, "line": "", "scope": self.policy.queue})
-            passed = scalar(self.db, FIND_LINE, (queue, ""))
-        return LinePart(queue, "", passed, len(self._keyless_positions(queue, room)), room + 1)
+    def _keyless(self, queue: str, room: int) -> KeyPart:
+        """The fair key of tasks without a key."""
+        pass_value = scalar(self.db, FIND_FAIR_KEY, (queue, ""))
+        if pass_value is None:
+            self.db.execute(
+                INSERT_FAIR_KEY, {"queue": queue, "fair_key": "", "scope": self.policy.queue}
+            )
+            pass_value = scalar(self.db, FIND_FAIR_KEY, (queue, ""))
+        return KeyPart(queue, "", pass_value, len(self._keyless_positions(queue, room)), room + 1)
 
-    def _count(self, part: LinePart) -> int:
-        asked = {"queue": part.queue, "line": part.key, "now": self.now, "few": part.counted}
-        return int(scalar(self.db, COUNT_LINE, asked))
+    def _count(self, part: KeyPart) -> int:
+        asked = {"queue": part.queue, "fair_key": part.key, "now": self.now, "few": part.counted}
+        return int(scalar(self.db, COUNT_FAIR_KEY, asked))
 
-    def _put_to_sleep(self, part: LinePart) -> None:
-        asked = {**self._bounds(part.queue), "line": part.key}
-        [times] = self.db.execute(FIND_LINE_TIME, asked).fetchall()
+    def _put_to_sleep(self, part: KeyPart) -> None:
+        asked = {**self._bounds(part.queue), "fair_key": part.key}
+        [times] = self.db.execute(FIND_FAIR_KEY_TIME, asked).fetchall()
         wake_at = min((at for at in times if at is not None), default=NEVER)
-        self.db.execute(PUT_LINE_TO_SLEEP, (wake_at, part.queue, part.key))
+        self.db.execute(PUT_KEY_TO_SLEEP, (wake_at, part.queue, part.key))
 
     def _bounds(self, queue: str) -> dict[str, object]:
         rate = self.policy.key_rate
@@ -193,24 +199,26 @@ class FairQueue(NamedTuple):
     def _keyless_positions(self, queue: str, count: int) -> list[Position]:
         return available_in(self.db, queue, self.now, count, every_level=self._ages)
 
-    def _positions(self, part: LinePart, count: int) -> list[Position]:
+    def _positions(self, part: KeyPart, count: int) -> list[Position]:
         if not part.key:
             return self._keyless_positions(part.queue, count)
-        asked = {"queue": part.queue, "line": part.key, "now": self.now, "limit": count}
+        asked = {"queue": part.queue, "fair_key": part.key, "now": self.now, "limit": count}
         places: list[Position] = []
         if part.late:
             late = {**asked, "limit": ALL if self._ages else count}
-            places = self.db.execute(FIND_LINE_EXPIRED, late).fetchall()
+            places = self.db.execute(FIND_FAIR_KEY_EXPIRED, late).fetchall()
         if not self._ages:
-            first = self.db.execute(FIND_LINE_FIRST, asked).fetchall()
-            if all(ready_at <= self.now for _, ready_at, _ in first):  # most lines are like that
+            first = self.db.execute(FIND_FAIR_KEY_FIRST, asked).fetchall()
+            if all(
+                ready_at <= self.now for _, ready_at, _ in first
+            ):  # most fair keys are like that
                 return places + first
         free, level = 0, SMALLEST
         while free < count or self._ages:
-            priority = scalar(self.db, FIND_LINE_LEVEL, {**asked, "priority": level})
+            priority = scalar(self.db, FIND_FAIR_KEY_LEVEL, {**asked, "priority": level})
             if priority is None:
                 break
-            ready = self.db.execute(FIND_LINE_READY, {**asked, "priority": priority}).fetchall()
+            ready = self.db.execute(FIND_FAIR_KEY_READY, {**asked, "priority": priority}).fetchall()
             places += ready
             free += len(ready)
             if priority == LARGEST:
@@ -249,24 +257,24 @@ class FairQueue(NamedTuple):
             self.db.execute(FORGET_STARTS, (scope, self.now - round(seconds * 1_000_000)))
 
 
-def _lines(parts: Sequence[LinePart]) -> list[Line]:
-    """Parts of the same key are one line."""
-    lines: dict[str, Line] = {}
+def _fair_keys(parts: Sequence[KeyPart]) -> list[FairKey]:
+    """Parts of the same key are one fair_key."""
+    fair_keys: dict[str, FairKey] = {}
     for part in parts:
-        line = lines.setdefault(
+        fair_key = fair_keys.setdefault(
             part.key,
-            Line(
+            FairKey(
                 key=part.key,
-                passed=part.passed,
+                pass_value=part.pass_value,
                 ready=0,
                 in_flight=part.in_flight,
                 started=part.started,
             ),
         )
-        line.ready += part.ready
-        line.passed = max(line.passed, part.passed)
-        line.more = line.more or part.ready >= part.counted
-    return list(lines.values())
+        fair_key.ready += part.ready
+        fair_key.pass_value = max(fair_key.pass_value, part.pass_value)
+        fair_key.more = fair_key.more or part.ready >= part.counted
+    return list(fair_keys.values())
 
 
 def write_policy(
@@ -323,18 +331,22 @@ def next_tasks(
     ruled: list[tuple[QueuePolicy, int, list[str]]] = []
     for scope, own in scopes(queues).items():
         rows = connection.execute(LOAD_POLICY, (scope,)).fetchall()
-        rules, present = (rows[0][0], rows[0][2]) if rows else (None, 0)
-        if rules is None and not any(scalar(connection, HAS_LINES, (queue,)) for queue in own):
+        rules, global_pass = (rows[0][0], rows[0][2]) if rows else (None, 0)
+        if rules is None and not any(scalar(connection, HAS_FAIR_KEYS, (queue,)) for queue in own):
             plain += own
         else:
             ruled.append(
-                (QueuePolicy(queue=scope) if rules is None else decode_policy(rules), present, own)
+                (
+                    QueuePolicy(queue=scope) if rules is None else decode_policy(rules),
+                    global_pass,
+                    own,
+                )
             )
     places: list[Position] = []
-    for policy, present, own in rotated(ruled, at):
+    for policy, global_pass, own in rotated(ruled, at):
         if len(places) < room:
             places += FairQueue(connection, policy, at).next_positions(
-                own, room - len(places), present
+                own, room - len(places), global_pass
             )
     if plain and len(places) < room:
         found = [place for queue in plain for place in available_in(connection, queue, at, room)]

@@ -37,7 +37,7 @@ PACKAGE = "outlast.stores.sqlite"
 
 
 def query(name: str) -> str:
-    """The statement of that name in sql/."""
+    """The statement of that name in statements/."""
     return named_statements(PACKAGE)[name]
 
 

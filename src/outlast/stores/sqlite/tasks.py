@@ -33,8 +33,8 @@ FIND_LEVEL = query("find_level")
 FIND_QUEUES = query("find_queues")
 FIND_DEAD_QUEUES = query("find_dead_queues")
 FIND_READY = query("find_ready")
-FIND_LINED = query("find_lined")
-HAS_LINE_AWAKE = query("has_line_awake")
+FIND_KEYED_TASK = query("find_keyed_task")
+HAS_AWAKE_FAIR_KEY = query("has_awake_fair_key")
 FIND_EXPIRED_TASKS = query("find_expired_tasks")
 CLAIM_TASK = query("claim_task")
 FINISH_TASKS = query("finish_tasks")
@@ -69,7 +69,7 @@ class TaskRow(Struct):
     token: int
     owner: str | None
     claimed_until: int | None
-    line: str
+    fair_key: str
 
 
 class SqliteTasks(SessionStore):
@@ -244,7 +244,7 @@ def find_available(
     places = [place for name in queues for place in available_in(connection, name, at, limit)]
     for name in queues:
         asked = {"queue": name, "now": at, "limit": limit}
-        places += connection.execute(FIND_LINED, asked).fetchall()
+        places += connection.execute(FIND_KEYED_TASK, asked).fetchall()
     # Outside a transaction another process may have deleted a task meanwhile.
     return [
         TaskRow(*row)
@@ -264,7 +264,7 @@ def has_available(connection: Connection, queues: Collection[str], now: datetime
     at = to_micros(now)
     return any(
         available_in(connection, queue, at, 1)
-        or scalar(connection, HAS_LINE_AWAKE, {"queue": queue, "now": at})
+        or scalar(connection, HAS_AWAKE_FAIR_KEY, {"queue": queue, "now": at})
         for queue in queues
     )
 
@@ -278,7 +278,7 @@ def queue_names(connection: Connection) -> list[str]:
 def available_in(
     connection: Connection, queue: str, now: int, limit: int, *, every_level: bool = False
 ) -> list[tuple[int, int, int]]:
-    """The first `limit` tasks without a line in a queue, as (priority, ready at, key), unordered; with
+    """The first `limit` tasks without a fair key in a queue, as (priority, ready at, key), unordered; with
     `every_level` that many of each priority."""
     parameters = {"queue": queue, "now": now, "limit": limit}
     late = {**parameters, "limit": ALL if every_level else limit}
@@ -315,7 +315,7 @@ def to_task(row: TaskRow | DeadTaskRow) -> Task:
         attempt=row.attempt,
         metadata=metadata_of(row.metadata),
         enqueued_at=from_micros(row.enqueued_at),
-        key=row.line,
+        key=row.fair_key,
     )
 
 
@@ -338,4 +338,4 @@ class DeadTaskRow(Struct):
     input: bytes | None
     reason: str
     died_at: int
-    line: str
+    fair_key: str

@@ -70,9 +70,8 @@ from outlast.testkit.conformance.ids import Ids
 from outlast.testkit.conformance.inbox import Inboxes
 from outlast.testkit.conformance.leases import Leases
 from outlast.testkit.conformance.lifecycle import Lifecycle
-from outlast.testkit.conformance.questions import Questions
+from outlast.testkit.conformance.queries import Queries
 from outlast.testkit.conformance.races import Races
-from outlast.testkit.conformance.registry import Counts, Moves, Workers
 from outlast.testkit.conformance.replacement import Replacement
 from outlast.testkit.conformance.retention import Retention
 from outlast.testkit.conformance.runnable import Runnable, WakeUps
@@ -83,6 +82,7 @@ from outlast.testkit.conformance.task_results import TaskResults
 from outlast.testkit.conformance.tasks import Tasks
 from outlast.testkit.conformance.threads import Threads
 from outlast.testkit.conformance.timers import Timers
+from outlast.testkit.conformance.workers import Counts, Moves, Workers
 
 
 class StoreConformance(
@@ -112,7 +112,7 @@ class StoreConformance(
     Timers,
     Children,
     Finding,
-    Questions,
+    Queries,
     Counts,
     Workers,
     Entries,
@@ -168,7 +168,7 @@ __all__ = [
     "Leases",
     "Lifecycle",
     "Moves",
-    "Questions",
+    "Queries",
     "Races",
     "Records",
     "Replacement",

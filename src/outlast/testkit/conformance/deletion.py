@@ -17,7 +17,7 @@ from outlast.model import (
 )
 from outlast.ports import Capability, Store
 from outlast.testkit.conformance.contract import StoreContract, needs
-from outlast.testkit.conformance.possessions import furnish, seen_of
+from outlast.testkit.conformance.run_contents import furnish, seen_of
 from outlast.testkit.conformance.scenario import (
     TTL,
     begin,

@@ -10,7 +10,7 @@ from outlast.errors import Fenced
 from outlast.model import Commit
 from outlast.ports import Capability, Durability, Store
 from outlast.testkit.conformance.contract import StoreContract, needs
-from outlast.testkit.conformance.possessions import furnish, seen_of
+from outlast.testkit.conformance.run_contents import furnish, seen_of
 from outlast.testkit.conformance.scenario import (
     TTL,
     begin,

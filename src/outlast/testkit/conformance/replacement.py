@@ -16,7 +16,7 @@ from outlast.model import (
 from outlast.model.times import NOW
 from outlast.ports import Capability, Store
 from outlast.testkit.conformance.contract import StoreContract
-from outlast.testkit.conformance.possessions import furnish, seen_of
+from outlast.testkit.conformance.run_contents import furnish, seen_of
 from outlast.testkit.conformance.scenario import (
     begin,
     done,

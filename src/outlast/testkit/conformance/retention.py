@@ -11,7 +11,7 @@ from outlast.model import Change, Commit, Run, Status
 from outlast.model.run import MOVED, MOVING
 from outlast.ports import Capability, Store
 from outlast.testkit.conformance.contract import StoreContract
-from outlast.testkit.conformance.possessions import furnish, seen_of
+from outlast.testkit.conformance.run_contents import furnish, seen_of
 from outlast.testkit.conformance.scenario import (
     begin,
     begin_runnable,

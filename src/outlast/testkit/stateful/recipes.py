@@ -54,7 +54,7 @@ CHANGES: tuple[dict[str, Any], ...] = (
 
 
 class Recipe(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """One commit to be. The words are resolved by `CommitBuilder`."""
+    """One commit to be. The words are resolved by `CommitPairs`."""
 
     run: str
     token: str = "current"  # none, stale, bogus

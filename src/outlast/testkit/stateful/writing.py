@@ -13,7 +13,7 @@ from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Creation
 from outlast.model.run import Status
 from outlast.ports.port import Capability
-from outlast.testkit.stateful.commit_builder import CommitBuilder
+from outlast.testkit.stateful.commit_pairs import CommitPairs
 from outlast.testkit.stateful.recipes import (
     OWNERS,
     RECORDS,
@@ -36,17 +36,17 @@ owners = st.sampled_from(OWNERS)
 ttls = st.sampled_from(TTLS)
 
 
-def has_claims(machine: CommitBuilder) -> bool:
+def has_claims(machine: CommitPairs) -> bool:
     """Whether anything has been claimed."""
     return bool(machine.claims or machine.task_claims)
 
 
-def has_tasks(machine: CommitBuilder) -> bool:
+def has_tasks(machine: CommitPairs) -> bool:
     """Whether a task has been claimed."""
     return bool(machine.task_claims)
 
 
-class Writes(CommitBuilder):
+class Writes(CommitPairs):
     """Commits, alone and in batches, and the same commit again."""
 
     @initialize(records=st.lists(st.integers(0, len(RECORDS) - 1), min_size=4, max_size=4))
@@ -102,8 +102,8 @@ class Writes(CommitBuilder):
         self._submit([Recipe(run=run, token="none", force=True, status=status, events=1)])
 
     def _submit(self, recipes: list[Recipe], *, atomic: bool = False) -> None:
-        cooked = [self.cooked(recipe) for recipe in recipes]
-        batches = [pair[LEFT] for pair in cooked], [pair[RIGHT] for pair in cooked]
+        commit_pair = [self.commit_pair(recipe) for recipe in recipes]
+        batches = [pair[LEFT] for pair in commit_pair], [pair[RIGHT] for pair in commit_pair]
         self._send_off(*batches, atomic=atomic)
 
     def _send_off(self, left: list[Commit], right: list[Commit], *, atomic: bool = False) -> None:
@@ -148,8 +148,8 @@ class Claims(Writes):
         elif deed == "release":
             self.both(lambda side: self.stores[side].release([zombie[side]]))
         else:
-            cooked = self.cooked(Recipe(run=zombie[LEFT].run_id, events=1, entries=1))
-            own = zip(cooked, zombie, strict=True)
+            commit_pair = self.commit_pair(Recipe(run=zombie[LEFT].run_id, events=1, entries=1))
+            own = zip(commit_pair, zombie, strict=True)
             self._send_off(*([replace(one, token=claim.token)] for one, claim in own))
 
     def _claim(self, owner: str, ttl: float, **choice: Any) -> None:
@@ -223,8 +223,8 @@ class Claims(Writes):
     def finish_task(self, pick: int) -> None:
         """As `save_task_result` does: under the claim on the task, and on the run if it has one."""
         if (held := self._pick(pick, True)) is not None and held[LEFT].run_id:
-            cooked = self.cooked(Recipe(run=held[LEFT].run_id, events=1))
-            own = zip(cooked, held, strict=True)
+            commit_pair = self.commit_pair(Recipe(run=held[LEFT].run_id, events=1))
+            own = zip(commit_pair, held, strict=True)
             self._send_off(*([replace(one, uid=it.uid, finishes=(it,))] for one, it in own))
 
     @rule(seconds=st.sampled_from(SECONDS))

@@ -1,7 +1,7 @@
 -- Scan a fair queue: for each queue of the scope the ready tasks without a key, and the first fair keys by pass
 -- with their ready tasks. Expired leases are reclaimed and due keys are woken on the way.
 --
--- ARGV[2]  msgpack: scope, queues, room, lines (the limit of fair keys per queue), few (tasks per fair key, or nil),
+-- ARGV[2]  msgpack: scope, queues, room, fair_keys (the limit of fair keys per queue), few (tasks per fair key, or nil),
 --          every (whether to read every priority), is_home (whether this is the home partition of the scope),
 --          asked (with is_home: keys; then only their state is returned)
 -- Returns  {"want", keys} or {"done", "1" if the scope has a policy, "1" if slots are to be released,
@@ -55,7 +55,7 @@ local function fair_keys_of(queue, frame)
     local count = call('ZLEXCOUNT', at('fair:turn'), '[' .. frame, '(' .. frame .. '\255')
     local few = args.few or 1 + floor(args.room / math.max(1, math.min(count, args.room)))
     local found, after = {}, '[' .. frame
-    while #found < args.lines do
+    while #found < args.fair_keys do
         local turn = call('ZRANGEBYLEX', at('fair:turn'), after, '(' .. frame .. '\255', 'LIMIT', 0, 1)[1]
         if not turn then
             return found, '0'
@@ -81,14 +81,14 @@ for n, queue in ipairs(args.queues) do
     local frame = framed(queue)
     reclaim_expired(frame)
     local bare = ready_in(at('task:free'), frame, args.room, every)
-    local lines, more = fair_keys_of(queue, frame)
-    for _, fair_key in ipairs(lines) do
+    local found_keys, more = fair_keys_of(queue, frame)
+    for _, fair_key in ipairs(found_keys) do
         if not is_asked[fair_key[1]] then
             is_asked[fair_key[1]] = true
             asked[#asked + 1] = fair_key[1]
         end
     end
-    found[n] = { bare, lines, more }
+    found[n] = { bare, found_keys, more }
 end
 return { 'done', call('HEXISTS', at('policy:homes'), args.scope) == 1 and '1' or '0',
     call('EXISTS', at('slot:returns')) == 1 and '1' or '0', found,

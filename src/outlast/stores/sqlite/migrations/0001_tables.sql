@@ -192,7 +192,7 @@ CREATE TABLE keys (
 CREATE INDEX keys_run ON keys (run_id) WHERE run_id IS NOT NULL;
 
 -- `key` grows with every task: it is the order of arrival. Tasks of one key (of the user's) form a
--- line, named by `line`.
+-- fair key, named by `fair_key`.
 CREATE TABLE tasks (
     key           INTEGER PRIMARY KEY,
     queue         TEXT NOT NULL,
@@ -213,23 +213,23 @@ CREATE TABLE tasks (
     token         INTEGER NOT NULL,
     owner         TEXT,
     claimed_until INTEGER,
-    line          TEXT NOT NULL DEFAULT '',
+    fair_key          TEXT NOT NULL DEFAULT '',
     UNIQUE (run_id, id, queue)
 );
 -- `owner` is always NULL in these indexes, and named so that SQLite need not read the row to see it.
--- Tasks with a line are found by it, in order of urgency, and by time to see whether there is one.
--- No search walks past the tasks of another line.
-CREATE INDEX tasks_free ON tasks (queue, priority, ready_at, key, owner, line)
-    WHERE owner IS NULL AND line = '';
-CREATE INDEX tasks_lined ON tasks (queue, line, priority, ready_at, key, owner)
-    WHERE owner IS NULL AND line <> '';
-CREATE INDEX tasks_line_ready ON tasks (queue, line, ready_at, owner)
-    WHERE owner IS NULL AND line <> '';
--- Of any line: how many are ready or delayed, since when, until when.
+-- Tasks with a fair key are found by it, in order of urgency, and by time to see whether there is one.
+-- No search walks past the tasks of another fair_key.
+CREATE INDEX tasks_free ON tasks (queue, priority, ready_at, key, owner, fair_key)
+    WHERE owner IS NULL AND fair_key = '';
+CREATE INDEX tasks_by_fair_key ON tasks (queue, fair_key, priority, ready_at, key, owner)
+    WHERE owner IS NULL AND fair_key <> '';
+CREATE INDEX tasks_fair_key_ready ON tasks (queue, fair_key, ready_at, owner)
+    WHERE owner IS NULL AND fair_key <> '';
+-- Of any fair key: how many are ready or delayed, since when, until when.
 CREATE INDEX tasks_due ON tasks (queue, ready_at, owner) WHERE owner IS NULL;
 CREATE INDEX tasks_held ON tasks (queue, claimed_until) WHERE owner IS NOT NULL;
-CREATE INDEX tasks_line_held ON tasks (line, queue, claimed_until)
-    WHERE owner IS NOT NULL AND line <> '';
+CREATE INDEX tasks_fair_key_held ON tasks (fair_key, queue, claimed_until)
+    WHERE owner IS NOT NULL AND fair_key <> '';
 
 CREATE TABLE dead_tasks (
     key         INTEGER PRIMARY KEY,
@@ -249,7 +249,7 @@ CREATE TABLE dead_tasks (
     input       BLOB,
     reason      TEXT NOT NULL,
     died_at     INTEGER NOT NULL,
-    line        TEXT NOT NULL DEFAULT '',
+    fair_key        TEXT NOT NULL DEFAULT '',
     UNIQUE (run_id, id, queue)
 );
 CREATE INDEX dead_tasks_queue ON dead_tasks (queue, died_at, id);
@@ -263,29 +263,29 @@ CREATE TABLE workers (
     data       BLOB NOT NULL
 ) WITHOUT ROWID;
 
--- The lines of a queue, for stride scheduling: the line with the smallest `passed` is next. `scope` is
--- the queue that people name: `gpu` for the tasks of `gpu/render`. A line that has nothing to hand out,
--- or may not, sleeps until `wake_at`, so that no search reads it in vain. The line without a key
--- exists for queues with a policy or with other lines, and never sleeps.
-CREATE TABLE lines (
+-- The fair keys of a queue, for stride scheduling: the fair key with the smallest `pass` is next. `scope` is
+-- the queue that people name: `gpu` for the tasks of `gpu/render`. A fair key that has nothing to hand out,
+-- or may not, sleeps until `wake_at`, so that no search reads it in vain. The fair key without a key
+-- exists for queues with a policy or with other fair keys, and never sleeps.
+CREATE TABLE fair_keys (
     queue   TEXT NOT NULL,
-    line    TEXT NOT NULL,
+    fair_key    TEXT NOT NULL,
     scope   TEXT NOT NULL,
-    passed  INTEGER NOT NULL,
+    pass  INTEGER NOT NULL,
     wake_at INTEGER,
-    PRIMARY KEY (queue, line)
+    PRIMARY KEY (queue, fair_key)
 ) WITHOUT ROWID;
-CREATE INDEX lines_awake ON lines (queue, passed, line) WHERE wake_at IS NULL;
-CREATE INDEX lines_asleep ON lines (queue, wake_at) WHERE wake_at IS NOT NULL;
-CREATE INDEX lines_scope ON lines (scope, line);
-CREATE INDEX lines_idle ON lines (scope, passed) WHERE wake_at = 9223372036854775807;
+CREATE INDEX fair_keys_awake ON fair_keys (queue, pass, fair_key) WHERE wake_at IS NULL;
+CREATE INDEX fair_keys_asleep ON fair_keys (queue, wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX fair_keys_scope ON fair_keys (scope, fair_key);
+CREATE INDEX fair_keys_idle ON fair_keys (scope, pass) WHERE wake_at = 9223372036854775807;
 
--- The policy of a queue: as it is, as the code last declared it, and the pass of the line served last.
+-- The policy of a queue: as it is, as the code last declared it, and the pass of the key served last.
 CREATE TABLE policies (
     scope    TEXT PRIMARY KEY,
     rules    BLOB,
     declared BLOB,
-    present  INTEGER NOT NULL
+    global_pass  INTEGER NOT NULL
 );
 CREATE TABLE policy_changes (
     key   INTEGER PRIMARY KEY,
@@ -300,51 +300,51 @@ CREATE INDEX policy_changes_scope ON policy_changes (scope, key);
 CREATE TABLE starts (
     key   INTEGER PRIMARY KEY,
     scope TEXT NOT NULL,
-    line  TEXT NOT NULL,
+    fair_key  TEXT NOT NULL,
     at    INTEGER NOT NULL
 );
 CREATE INDEX starts_scope ON starts (scope, at);
-CREATE INDEX starts_line ON starts (scope, line, at) WHERE line <> '';
+CREATE INDEX starts_fair_key ON starts (scope, fair_key, at) WHERE fair_key <> '';
 
--- A line exists as soon as it has a task, with the queue's `present` as its pass at least, and wakes
+-- A fair key exists as soon as it has a task, with the queue's `global_pass` as its pass at least, and wakes
 -- when a task comes or a place becomes free. When it has no task left it is deleted, but not before the
--- other lines have caught up: otherwise a key with one task at a time would always be first. These are
--- triggers, because tasks come and go by many statements, and none of them may forget the lines.
-CREATE TRIGGER tasks_come AFTER INSERT ON tasks WHEN NEW.line <> ''
+-- other fair keys have caught up: otherwise a key with one task at a time would always be first. These are
+-- triggers, because tasks come and go by many statements, and none of them may forget the fair_keys.
+CREATE TRIGGER tasks_come AFTER INSERT ON tasks WHEN NEW.fair_key <> ''
 BEGIN
-    INSERT INTO lines (queue, line, scope, passed)
-    SELECT NEW.queue, NEW.line, s.scope,
-           max(coalesce((SELECT max(passed) FROM lines
-                         WHERE scope = s.scope AND line = NEW.line), 0),
-               coalesce((SELECT present FROM policies WHERE scope = s.scope), 0))
+    INSERT INTO fair_keys (queue, fair_key, scope, pass)
+    SELECT NEW.queue, NEW.fair_key, s.scope,
+           max(coalesce((SELECT max(pass) FROM fair_keys
+                         WHERE scope = s.scope AND fair_key = NEW.fair_key), 0),
+               coalesce((SELECT global_pass FROM policies WHERE scope = s.scope), 0))
     FROM (SELECT substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AS scope) AS s
     WHERE true
-    ON CONFLICT (queue, line) DO UPDATE SET wake_at = NULL WHERE wake_at IS NOT NULL; END;
-CREATE TRIGGER tasks_catch_up AFTER INSERT ON tasks WHEN NEW.line <> ''
+    ON CONFLICT (queue, fair_key) DO UPDATE SET wake_at = NULL WHERE wake_at IS NOT NULL; END;
+CREATE TRIGGER tasks_catch_up AFTER INSERT ON tasks WHEN NEW.fair_key <> ''
 BEGIN
-    UPDATE lines SET passed = (SELECT present FROM policies WHERE policies.scope = lines.scope)
-    WHERE scope = substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AND line = NEW.line
-      AND passed < (SELECT present FROM policies WHERE policies.scope = lines.scope); END;
-CREATE TRIGGER tasks_end AFTER DELETE ON tasks WHEN OLD.line <> ''
+    UPDATE fair_keys SET pass = (SELECT global_pass FROM policies WHERE policies.scope = fair_keys.scope)
+    WHERE scope = substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AND fair_key = NEW.fair_key
+      AND pass < (SELECT global_pass FROM policies WHERE policies.scope = fair_keys.scope); END;
+CREATE TRIGGER tasks_end AFTER DELETE ON tasks WHEN OLD.fair_key <> ''
 BEGIN
-    DELETE FROM lines
-    WHERE queue = OLD.queue AND line = OLD.line
-      AND passed <= coalesce((SELECT present FROM policies WHERE policies.scope = lines.scope), 0)
+    DELETE FROM fair_keys
+    WHERE queue = OLD.queue AND fair_key = OLD.fair_key
+      AND pass <= coalesce((SELECT global_pass FROM policies WHERE policies.scope = fair_keys.scope), 0)
       AND NOT EXISTS (SELECT 1 FROM tasks AS t
-                      WHERE t.owner IS NULL AND t.line <> ''
-                        AND t.queue = OLD.queue AND t.line = OLD.line)
+                      WHERE t.owner IS NULL AND t.fair_key <> ''
+                        AND t.queue = OLD.queue AND t.fair_key = OLD.fair_key)
       AND NOT EXISTS (SELECT 1 FROM tasks AS t
-                      WHERE t.owner IS NOT NULL AND t.line <> ''
-                        AND t.line = OLD.line AND t.queue = OLD.queue); END;
-CREATE TRIGGER tasks_go AFTER DELETE ON tasks WHEN OLD.line <> '' AND OLD.owner IS NOT NULL
+                      WHERE t.owner IS NOT NULL AND t.fair_key <> ''
+                        AND t.fair_key = OLD.fair_key AND t.queue = OLD.queue); END;
+CREATE TRIGGER tasks_go AFTER DELETE ON tasks WHEN OLD.fair_key <> '' AND OLD.owner IS NOT NULL
 BEGIN
-    UPDATE lines SET wake_at = NULL
-    WHERE scope = substr(OLD.queue, 1, instr(OLD.queue || '/', '/') - 1) AND line = OLD.line
+    UPDATE fair_keys SET wake_at = NULL
+    WHERE scope = substr(OLD.queue, 1, instr(OLD.queue || '/', '/') - 1) AND fair_key = OLD.fair_key
       AND wake_at IS NOT NULL; END;
 CREATE TRIGGER tasks_return AFTER UPDATE OF owner, claimed_until ON tasks
-WHEN NEW.line <> '' AND OLD.owner IS NOT NULL
+WHEN NEW.fair_key <> '' AND OLD.owner IS NOT NULL
  AND (NEW.owner IS NULL OR NEW.claimed_until < OLD.claimed_until)
 BEGIN
-    UPDATE lines SET wake_at = NULL
-    WHERE scope = substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AND line = NEW.line
+    UPDATE fair_keys SET wake_at = NULL
+    WHERE scope = substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AND fair_key = NEW.fair_key
       AND wake_at IS NOT NULL; END;

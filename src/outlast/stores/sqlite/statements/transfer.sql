@@ -5,14 +5,14 @@ SELECT t.id FROM runs AS r JOIN receipts AS t ON t.run_key = r.key WHERE r.id = 
 
 -- name: load_tasks_of_run
 SELECT key, queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
-       metadata, enqueued_at, input, ready_at, token, owner, claimed_until, line
+       metadata, enqueued_at, input, ready_at, token, owner, claimed_until, fair_key
 FROM tasks
 WHERE run_id = ?
 ORDER BY key;
 
 -- name: load_dead_tasks_of_run
 SELECT queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt, metadata,
-       enqueued_at, input, reason, died_at, line
+       enqueued_at, input, reason, died_at, fair_key
 FROM dead_tasks
 WHERE run_id = ?
 ORDER BY key;

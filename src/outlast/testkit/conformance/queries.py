@@ -1,4 +1,4 @@
-"""Questions: what the query language asks of a store has the same answer as plain Python gives."""
+"""Queries: what the query language asks of a store has the same answer as plain Python gives."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from outlast.model.query import Order
 from outlast.ports import Capability, Store
 from outlast.query import all_matching, count, parse, search
 from outlast.testkit.conformance.contract import StoreContract, needs
-from outlast.testkit.conformance.crowd import NOW, a_question, a_run, by_change, settle
+from outlast.testkit.conformance.sample_runs import NOW, a_run, by_change, sample_query, settle
 from outlast.testkit.conformance.scenario import begin, done, gathered, take
 
 MANY = 120
 ASKED = 3
 
 
-class Questions(StoreContract, needs=(Capability.FIND,)):
+class Queries(StoreContract, needs=(Capability.FIND,)):
     """`outlast.query` over `find` and `counts`: pages, orders, counts."""
 
     async def _crowd(self, store: Store, chance: random.Random) -> list[Run]:
@@ -41,7 +41,7 @@ class Questions(StoreContract, needs=(Capability.FIND,)):
         assert len(runs) == MANY
         for number, order in enumerate([*Order] * ASKED):
             ordered = sorted(runs, key=order.position, reverse=not order.ascending)
-            text, meaning = by_change(chance, runs) if number % 3 == 0 else a_question(chance)
+            text, meaning = by_change(chance, runs) if number % 3 == 0 else sample_query(chance)
             expected = [run.id for run in ordered if meaning(run)]
             limit, budget = chance.choice([9, 40, 100]), chance.choice([70, 10_000])
             found = [run.id async for run in _paged(store, text, order, limit, budget)]

@@ -2,7 +2,7 @@
 -- (`keep`). One row an item. A row 0 with the number of a claim: that claim is lost or busy, and nothing
 -- was written. Tasks of a busy run stay, because the sender retries and needs them; tasks of a run that
 -- refuses an item are not kept.
-CREATE OR REPLACE FUNCTION @send(at bigint, shift bigint, sends text, finishes text, blobs bytea[])
+CREATE OR REPLACE FUNCTION @send_items(at bigint, shift bigint, sends text, finishes text, blobs bytea[])
 RETURNS TABLE (n int, verdict text, given bigint, current bigint, stands text)
 LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' SET enable_hashjoin = off

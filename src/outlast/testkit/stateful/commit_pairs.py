@@ -1,4 +1,4 @@
-"""CommitBuilder: turns a recipe into the two commits that it means for the two stores."""
+"""CommitPairs: turns a recipe into the two commits that it means for the two stores."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from outlast.testkit.stateful.recipes import (
 from outlast.testkit.stateful.world import LEFT, RIGHT, World
 
 
-class CommitBuilder(World):
+class CommitPairs(World):
     """Looks up what the words of a recipe mean now."""
 
-    def cooked(self, recipe: Recipe) -> tuple[Commit, Commit]:
+    def commit_pair(self, recipe: Recipe) -> tuple[Commit, Commit]:
         """The commits for the left and the right store: the same but for tokens."""
         run_id, now = recipe.run, self.clock.now()
         here = self.dumps[LEFT].runs.get(run_id)

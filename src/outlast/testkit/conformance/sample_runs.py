@@ -54,18 +54,18 @@ async def settle(store: Store, runs: list[Run]) -> None:
             assert not isinstance(outcome, Exception), outcome
 
 
-def a_question(chance: random.Random, depth: int = 0) -> tuple[str, Meaning]:
+def sample_query(chance: random.Random, depth: int = 0) -> tuple[str, Meaning]:
     """A question as text, and the same as a function."""
     kind = chance.random()
     if depth < 3 and kind < 0.45:
-        left, one = a_question(chance, depth + 1)
-        right, other = a_question(chance, depth + 1)
+        left, one = sample_query(chance, depth + 1)
+        right, other = sample_query(chance, depth + 1)
         if kind < 0.2:
             return f"({left}) or ({right})", lambda run: one(run) or other(run)
         word = chance.choice([" and ", " "])
         return f"({left}){word}({right})", lambda run: one(run) and other(run)
     if depth < 3 and kind < 0.6:
-        text, meaning = a_question(chance, depth + 1)
+        text, meaning = sample_query(chance, depth + 1)
         return f"not ({text})", lambda run: not meaning(run)
     return chance.choice(SIMPLE)(chance)
 

@@ -1,7 +1,7 @@
 -- Items that are sent to a run.
 
 -- name: send
-SELECT * FROM @send($1, $2, $3, $4, $5);
+SELECT * FROM @send_items($1, $2, $3, $4, $5);
 
 -- name: load_inboxes
 SELECT w.position::int, i.*
