@@ -218,7 +218,7 @@ class App:
     async def _open(self) -> None:
         if loading:
             raise WorkflowMisuse(
-                f"{loading[0]} is loaded to do a step in a process of its own, and began its program anew: "
+                f"{loading[0]} is loaded to do a step in a process of its own, and started its program again: "
                 'put what begins it under `if __name__ == "__main__":`'
             )
         self._check_process()
@@ -317,7 +317,7 @@ class App:
     async def __aenter__(self) -> Self:
         if self._loop is asyncio.get_running_loop():
             raise InvalidValue(
-                "this app is open already: the end of this block would close it under whoever has "
+                "this app is open already: the end of this block would close it for the code that has "
                 "opened it. Use it as it is"
             )
         await self.open()

@@ -144,7 +144,7 @@ def halt(data: Any, type: TypeForm[T]) -> Coroutine[Any, Any, T]: ...
 def halt(*, type: TypeForm[T]) -> Coroutine[Any, Any, T]: ...
 @public
 def halt(data: Any = None, type: Any = Any) -> Any:
-    """Wait for a person: the run is `halted` and shows `data` until somebody resumes it with a
+    """Wait for a person: the run is `halted` and shows `data` until it is resumed with a
     value."""
     return perform(lambda run: run.perform(AskWait(run, Question(data=data), type)), "halt")
 
@@ -159,7 +159,7 @@ def on_update(handler: Any = None, /, *, name: str | None = None) -> Any:
     argument or none, that is known by its name.
 
     It is workflow code: it may call steps and change what the workflow has around it, and what it
-    returns or raises goes to whoever called `RunHandle.update`. Declare it before the first await,
+    returns or raises goes to the caller of `RunHandle.update`. Declare it before the first await,
     outside of scopes and loops, so that it is there in every replay. An update that comes earlier
     waits, and the run does not end before those it has accepted are answered.
     """
@@ -320,7 +320,7 @@ def _awaited(run: Execution, body: Callable[..., Any]) -> Callable[..., Awaitabl
 
 @public
 def publish(**values: Any) -> None:
-    """Show values to whoever queries the run, from the next commit on; they stay readable when
+    """Publish values for queries of the run, from the next commit on; they stay readable when
     the run is asleep or over."""
     run = the_run("publish")
     for name, value in values.items():
@@ -415,8 +415,8 @@ class RunLogger(logging.LoggerAdapter[logging.Logger]):
         place = _place()
         if place:
             kwargs["extra"] = {**place, **kwargs.get("extra", {})}
-            told = " ".join(f"{name}={shown(str(value))}" for name, value in place.items())
-            msg = f"{msg} [{told.replace('%', '%%') if args else told}]"
+            place_text = " ".join(f"{name}={shown(str(value))}" for name, value in place.items())
+            msg = f"{msg} [{place_text.replace('%', '%%') if args else place_text}]"
         # One frame more than usual lies between the user's line and the logger.
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
         self.logger.log(level, msg, *args, **kwargs)

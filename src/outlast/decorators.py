@@ -223,7 +223,7 @@ def workflow(
 
 
 def workflows_in(given: Iterable[object]) -> list[Workflow[..., Any]]:
-    """The workflows that somebody has listed; typed errors for what is none."""
+    """The workflows in a list; a typed error for any other object."""
     found = []
     for one in _listed(given, "workflows", "checkout"):
         if not isinstance(one, Workflow):
@@ -249,7 +249,7 @@ def with_children(workflows: list[Workflow[..., Any]]) -> list[WorkflowDefinitio
 
 
 def queued_steps_in(given: Iterable[object]) -> list[StepDefinition]:
-    """The steps that somebody has listed; typed errors for what is none, or not for a worker."""
+    """The steps in a list; a typed error for any other object, or a step without a queue."""
     found = []
     for one in _listed(given, "steps", "render"):
         if not isinstance(one, Step):

@@ -72,7 +72,7 @@ def _load(module: str) -> ModuleType:
 
 
 def _end_with_parent() -> None:
-    """A step must not outlive the process that counts on it: another one may have begun it anew."""
+    """Exit when the parent is gone: another process may have started the step again."""
     while os.read(0, 1):  # not by sys.stdin: who ends while that is being read is aborted
         pass
     with suppress(ProcessLookupError):

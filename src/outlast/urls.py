@@ -40,7 +40,7 @@ def resolve(url: str, *, clock: Clock | None = None) -> Store:
 
 
 def store_of(given: str | Store, *, clock: Clock | None = None) -> Store:
-    """The store that somebody gives, or names by its URL."""
+    """The store that is passed, or that a URL names."""
     if isinstance(given, str):
         return resolve(given, clock=clock)
     if not hasattr(given, "clock"):

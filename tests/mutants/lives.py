@@ -352,7 +352,7 @@ MUTANTS = [
     Mutant(
         "a forced deletion forgets the runs outside",
         DELETING,
-        "        told = told_of_end(run, await store.history(run_id), end)\n",
+        "        told = outcome_sends(run, await store.history(run_id), end)\n",
         "        told: list[Send] = []\n",
         story("crash_after or waits_for_a_deleted"),
     ),

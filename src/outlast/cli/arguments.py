@@ -55,8 +55,8 @@ async def find_run(store: Store, typed: str, *, certain: bool = False) -> Run:
         return run
     if not typed or Capability.FIND not in store.capabilities:
         raise NotFound("run", typed)
-    begun, seen, whole = await _beginning_with(store, typed)
-    ids = sorted(begun)
+    matching, seen, whole = await _starting_with(store, typed)
+    ids = sorted(matching)
     roots = [id for id in ids if not any(id.startswith(other + SEPARATOR) for other in ids)]
     if len(roots) > 1:
         raise Ambiguous(typed, roots)
@@ -67,19 +67,19 @@ async def find_run(store: Store, typed: str, *, certain: bool = False) -> Run:
             f"{neutral(typed)!r} is a prefix of {roots[0]!r}, but there are too many runs to check that no "
             "other id starts with it: give the whole id"
         )
-    return begun[roots[0]]
+    return matching[roots[0]]
 
 
-async def _beginning_with(store: Store, typed: str) -> tuple[dict[str, Run], list[str], bool]:
-    begun: dict[str, Run] = {}
+async def _starting_with(store: Store, typed: str) -> tuple[dict[str, Run], list[str], bool]:
+    matching: dict[str, Run] = {}
     seen: list[str] = []
     async for run in store.find_all(RunQuery(limit=1_000)):
         if len(seen) >= MAX_ROWS:
-            return begun, seen, False
+            return matching, seen, False
         seen.append(run.id)
         if run.id.startswith(typed):
-            begun[run.id] = run
-    return begun, seen, True
+            matching[run.id] = run
+    return matching, seen, True
 
 
 def _unknown(typed: str, seen: list[str]) -> NotFound:

@@ -86,8 +86,8 @@ async def do_to_matching(
             progress.at(counts.total())
     counts += await _do(out, batch, verb, act)
     progress.end()
-    told = ", ".join(f"{number:,} {what}" for what, number in counts.items())
-    out.note(f"{verb}: {told or 'nothing was left to do'}")
+    summary = ", ".join(f"{number:,} {what}" for what, number in counts.items())
+    out.note(f"{verb}: {summary or 'nothing was left to do'}")
     if counts["refused"]:
         raise SystemExit(Exit.REFUSED)
 

@@ -102,8 +102,8 @@ def _lines(head: Head, family: list[Bundle], redaction: Redaction) -> Iterator[b
     for one, safe in zip(family, facts, strict=True):
         yield _line("run", redaction.run(one.run))
         for fact in safe:
-            told = {"hash": fact.hash, "data": fact.data, "root": fact.root}
-            yield msgspec.json.encode({"fact": told})
+            record = {"hash": fact.hash, "data": fact.data, "root": fact.root}
+            yield msgspec.json.encode({"fact": record})
         for event in one.events:
             yield _line("event", redaction.event(event, hashes))
         yield from _many("item", map(redaction.value, one.items))

@@ -227,8 +227,8 @@ def ago(moment: datetime, now: datetime) -> str:
     seconds = (now - moment).total_seconds()
     if abs(seconds) < 1:
         return "now"
-    told = length(abs(seconds)).split()[0] if abs(seconds) >= 10 else f"{abs(seconds):.0f}s"
-    return f"{told} ago" if seconds > 0 else f"in {told}"
+    text = length(abs(seconds)).split()[0] if abs(seconds) >= 10 else f"{abs(seconds):.0f}s"
+    return f"{text} ago" if seconds > 0 else f"in {text}"
 
 
 def iso(moment: datetime) -> str:

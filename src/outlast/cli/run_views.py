@@ -144,17 +144,17 @@ def _took(part: Part, end: datetime) -> str:
 
 def _about(part: Part, *, full: bool) -> str:
     """Input and output of a part, in short."""
-    told = [neutral(text) for text in (part.note, *part.rejected) if text]
+    parts = [neutral(text) for text in (part.note, *part.rejected) if text]
     if len(part.attempts) > 1:
-        told.append(f"{len(part.attempts)} attempts")
+        parts.append(f"{len(part.attempts)} attempts")
     given, gave = neutral(as_text(part.input)), neutral(as_text(part.output))
     if not full:
         given, gave = shortened(given, 40), shortened(gave, 40)
     if given and given not in ("null", "{}"):
-        told.append(given)
+        parts.append(given)
     if gave and gave != "null":
-        told.append(f"→ {gave}")
-    return "  ".join(told)
+        parts.append(f"→ {gave}")
+    return "  ".join(parts)
 
 
 def _notes(part: Part) -> list[str]:
@@ -164,14 +164,14 @@ def _notes(part: Part) -> list[str]:
     if not failed:
         lines = [neutral(f"  at {frame}") for frame in reversed(part.frames)]
         return [neutral(part.error), *lines] if part.error else []
-    told, shown = list[str](), list[str]()
+    parts, shown = list[str](), list[str]()
     for one in failed:
         number = f"attempt {one.number}: " if len(part.attempts) > 1 else ""
-        told.append(neutral(f"{number}{one.error}"))
+        parts.append(neutral(f"{number}{one.error}"))
         if one.frames != shown:
-            told += [neutral(f"  at {frame}") for frame in reversed(one.frames)]
+            parts += [neutral(f"  at {frame}") for frame in reversed(one.frames)]
             shown = one.frames
-    return told
+    return parts
 
 
 def _bar(part: Part, start: datetime, end: datetime) -> str:

@@ -1,9 +1,9 @@
-"""How a run begins anew with a part of its history, in place or under another id.
+"""Starts a run again with a part of its history, in place (retry) or under another id (fork).
 
 Retrying: a failed run goes on from before its failure, in another life.
 
 The part of its history before the failure is the beginning of the new life. What the rest of it had
-consumed or begun is not lost with it::
+consumed or started is not lost with it::
 
     children     one that runs, or has completed, is waited for again: same run, same result. One that
                  failed, or was cancelled with its parent, begins again under another id
@@ -206,7 +206,7 @@ async def _goes_on(
     store: Store, run: Run, spawned: ChildSpawned, ending: Ending, timeout: float | None
 ) -> bool:
     """Whether a child is to be waited for: it runs on its own, was itself retried, or has completed. One that
-    was cancelled with its parent may still complete, so its end is waited for: begun once more, it would do
+    was cancelled with its parent may still complete, so its end is waited for: started once more, it would do
     again what it has done."""
     child = await store.find_one(spawned.child_run_id)
     if child is None:
@@ -264,7 +264,7 @@ def _resent(
 
 
 def _handed_on(outcomes: Sequence[tuple[str, StepReport]], fresh: Run) -> list[Send]:
-    """What became of steps and maps after the cut, as the new life is told of it."""
+    """The outcomes of steps and maps after the cut, for the history of the new life."""
     return [
         Send(
             run_id=fresh.id,

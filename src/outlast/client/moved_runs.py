@@ -1,8 +1,8 @@
-"""Runs that were moved to another store: whoever asks for one here is told where it is.
+"""Runs that were moved to another store: a call about one raises `Moved` with its new address.
 
-A run may come back, also between two looks. Where it was, one record is left, which looks like a run that
-has ended; and what is refused because of that record is not refused by the run. So nothing is told of
-two looks: what one look has shown is true, or somebody looks again.
+A run may come back, also between two reads. It leaves one record behind, a tombstone, which looks like a run that has
+ended; a refusal because of the tombstone is not a refusal by the run. So no error is derived from two reads: what one
+read shows is raised, or the call is tried again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TRIES = 10
 
 
 async def find_here(store: Store, run_id: str, *, timeout: float | None = None) -> Run:
-    """The record of a run; `Moved` if it goes on elsewhere, `NotFound` if nobody knows it."""
+    """The record of a run; `Moved` if it goes on elsewhere, `NotFound` if it does not exist."""
     run = await store.find_one(run_id, timeout=timeout)
     if run is None and root_of(run_id) != run_id:
         await unless_moved(store, run_id, timeout=timeout)

@@ -161,7 +161,7 @@ async def _read(store: Store, run_id: str, after: int, within: float | None) -> 
 async def _look(
     clock: Clock, deadline: float | None, read: Callable[[float | None], Awaitable[T]]
 ) -> T:
-    """What `read` gives, within a time that it is told; asked again while the store is away, until
+    """The result of `read`, which gets a timeout; retried while the store is unreachable, until
     `deadline`."""
     pause = FIRST_PAUSE_S
     while True:

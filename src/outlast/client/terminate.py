@@ -1,18 +1,17 @@
-"""How a run is ended from outside, whoever holds it: nothing of its code has a say.
+"""Ends a run from outside, whichever process has claimed it, and deletes trees of runs. None of their code runs.
 
-The commit that ends a run asks its children to stop. Which children it has stands in its history, so the
-commit is meant for the history that was read: if the run has gone on meanwhile, and may have begun a
-child, it is refused and the rest is read. A run that is always faster is held up for a moment first.
+The commit that ends a run asks its children to stop. Its history says which children it has, so the commit expects the
+history that was read: if the run has advanced meanwhile, and may have started a child, the commit is refused and the
+new events are read. A run that always advances faster is paused for a moment first.
 
-Deleting a tree also ends its open runs. The store removes a tree in one atomic step. A run of it that is open would end without a trace: runs outside
-of the tree that wait for one of its runs, or were started by one, have to learn of that in the same step.
-Which runs these are stands in the histories of the open runs, so these are read first, and the step is refused
-if one of them was written to since, or another one has begun: then that one is read again. Nothing is
-written before that step, so that a crash leaves all or nothing::
+Deleting a tree also ends its open runs, in one atomic step of the store. Runs outside of the tree that wait for one of
+its runs, or were started by one, get a message in the same step. The histories of the open runs name them, so these are
+read first, and the step is refused if an open run has advanced since, or another one has started: then that one is read
+again. Nothing is written before that step, so a crash leaves all or nothing::
 
     delete ──▶ RunsOpen: a, b ──▶ read a, b ──▶ delete, a and b as they were read, with messages ──▶ done
                     ▲                                      │
-                    └──────── one of them went on ─────────┘
+                    └──────── one of them advanced ────────┘
 """
 
 from __future__ import annotations
@@ -75,17 +74,17 @@ async def hold_up(run_id: str, uid: str | None, attempt: Attempt) -> None:
     await attempt(Commit(run_id=run_id, uid=uid, force=True, hold=ClaimOnCreate(ENDING, HOLD_UP_S)))
 
 
-def told_of_end(run: Run, history: Sequence[Event], end: Payload) -> list[Send]:
+def outcome_sends(run: Run, history: Sequence[Event], end: Payload) -> list[Send]:
     """What runs learn of the end of another one: its parent, and the children that end with it."""
-    told = []
+    sends = []
     if run.parent is not None:
-        told.append(child_outcome(run, end, parent_uid_in(history)))
-    told += [
+        sends.append(child_outcome(run, end, parent_uid_in(history)))
+    sends += [
         cancel_child(child.child_run_id, run.uid, "its parent has ended")
         for child in open_children(history).values()
         if not child.parent_close
     ]
-    return told
+    return sends
 
 
 async def _termination(store: Store, run_id: str, reason: str, history: list[Event]) -> Commit:
@@ -103,7 +102,7 @@ async def _termination(store: Store, run_id: str, reason: str, history: list[Eve
         history += await store.history(run_id, after=_last(history))
         # A history that is damaged may be shorter than the record says.
         expected = max(run.sequence, _last(history))
-        sends = told_of_end(run, history, end)
+        sends = outcome_sends(run, history, end)
     return Commit(
         run_id=run_id,
         uid=uid,
@@ -167,8 +166,8 @@ async def _seen(store: Store, root: str, run_id: str) -> tuple[str | None, list[
     with suppress(Undecodable):
         run = await find_here(store, run_id)
         end = WorkflowCancelled(reason=f"deleted with {root!r}")
-        told = told_of_end(run, await store.history(run_id), end)
-        return run.commit_id, [send for send in told if not _is_below(send.run_id, root)]
+        sends = outcome_sends(run, await store.history(run_id), end)
+        return run.commit_id, [send for send in sends if not _is_below(send.run_id, root)]
     return None, []
 
 

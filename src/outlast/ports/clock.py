@@ -38,7 +38,7 @@ class Clock(Protocol):
 
 @runtime_checkable
 class LeapingClock(Clock, Protocol):
-    """A clock for tests that jumps to the next sleeper when nothing is in flight. It is told about steps
+    """A clock for tests that jumps to the next sleeper when nothing is in flight. It is notified of steps
     and store calls: time must not pass while one runs."""
 
     look_again_after: float

@@ -314,7 +314,7 @@ class StoreMethods(Port):
         timeout: float | None = None,
     ) -> bool:
         """Delete a run with its descendants and all that they own, in one atomic step, also while a
-        claim holds it; whether there was such a run. The id can be used again and starts afresh.
+        claim holds it; whether there was such a run. The id can be used again, for a new life.
 
         With `uid`, only that life is deleted. With `only_ended`, a tree with runs that have not
         ended, or are being moved, raises `RunsOpen`, which names them; but an open run in `open_at`

@@ -137,7 +137,7 @@ class Client(OpenedTwin[AsyncClient], twin_of=AsyncClient):
     def on(self, transaction: Any) -> TransactionClient:
         """This client inside a transaction of yours on the database of its store: what is started, sent and queued
         through it is committed, or not, with your own data. `transaction` is what `Store.on` takes: a connection
-        that has begun one or, on SQLAlchemy, a session."""
+        that has started one or, on SQLAlchemy, a session."""
         found: TransactionClient = self._twin(self._here(lambda: self._async.on(transaction)))
         return found
 

@@ -58,7 +58,7 @@ def halt(data: Any, type: TypeForm[T]) -> T: ...
 @overload
 def halt(*, type: TypeForm[T]) -> T: ...
 def halt(data: Any = None, type: Any = Any) -> Any:
-    """Wait for a person: the run is `halted` and shows `data` until somebody resumes it with a
+    """Wait for a person: the run is `halted` and shows `data` until it is resumed with a
     value."""
     check_plain("halt")
     of: Any = _async_halt

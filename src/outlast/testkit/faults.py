@@ -242,8 +242,8 @@ async def _settled(store: Store, commit: Commit) -> Committed | None:
         return None
     # Others may have written to a life since this commit began it: its uid is proof as well.
     begins = commit.create is not None and commit.creation is not Creation.UPSERT
-    begun = begins and commit.create is not None and run.uid == commit.create.uid
-    if run.commit_id != commit.id and not begun:
+    was_created = begins and commit.create is not None and run.uid == commit.create.uid
+    if run.commit_id != commit.id and not was_created:
         return None
     return Committed(
         run_id=run.id,

@@ -28,8 +28,8 @@ async def db_upgrade(session: Session) -> None:
       outlast db upgrade --store sqlite:///shop.db
     """
     async with session.store(create=True) as store:
-        told = description_of(store)
-    version = told.get("schema_version", "")
+        described = description_of(store)
+    version = described.get("schema_version", "")
     if session.out.json:
         session.out.value({"store": session.place.shown, "schema_version": version})
     else:

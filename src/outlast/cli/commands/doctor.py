@@ -222,7 +222,7 @@ MAX_WAKEUP_AGE_S, MAX_WAITING_WAKEUPS = 3_600, 1_000
 
 async def settings_of(store: Store) -> AsyncIterator[Finding]:
     """Findings about the settings of the store and its server."""
-    told = description_of(store)
+    described = description_of(store)
     level = store.durability
     safe = level >= Durability.POWER_LOSS
     yield Finding(
@@ -230,7 +230,7 @@ async def settings_of(store: Store) -> AsyncIterator[Finding]:
         f"an acknowledged commit survives {SURVIVES[level]} (D{level.value})",
         "" if safe else "see the store's page in the docs for safer settings",
     )
-    for finding in (*_sqlite(told), *_postgres(told), *_redis(told)):
+    for finding in (*_sqlite(described), *_postgres(described), *_redis(described)):
         yield finding
     skew = (await store.now() - datetime.now(UTC)).total_seconds()
     if abs(skew) > SKEW_SECONDS:
@@ -244,26 +244,27 @@ async def settings_of(store: Store) -> AsyncIterator[Finding]:
         yield Finding("ok", "the clocks of this machine and the store agree")
 
 
-def _sqlite(told: dict[str, Any]) -> Iterator[Finding]:
-    if told.get("wal_reset_race"):
+def _sqlite(described: dict[str, Any]) -> Iterator[Finding]:
+    if described.get("wal_reset_race"):
         yield Finding(
             "ok",
-            f"SQLite {told.get('sqlite_version')} has the WAL-reset race; outlast avoids its trigger "
+            f"SQLite {described.get('sqlite_version')} has the WAL-reset race; outlast avoids its trigger "
             "it off",
             "no other program may checkpoint this file; SQLite after 3.51.2 has the fix",
         )
 
 
-def _postgres(told: dict[str, Any]) -> Iterator[Finding]:
-    if "postgres_version" not in told:
+def _postgres(described: dict[str, Any]) -> Iterator[Finding]:
+    if "postgres_version" not in described:
         return
     yield Finding(
-        "ok", f"PostgreSQL {told['postgres_version']}, schema {told.get('schema_version')}"
+        "ok",
+        f"PostgreSQL {described['postgres_version']}, schema {described.get('schema_version')}",
     )
-    for warning in told.get("warnings") or ():
+    for warning in described.get("warnings") or ():
         what, _, remedy = str(warning).partition(": ")
         yield Finding("problem", what, remedy)
-    if told.get("pooled"):
+    if described.get("pooled"):
         yield Finding(
             "ok",
             "a connection pooler is in between: a crashed worker is detected when its lease expires",
@@ -271,12 +272,12 @@ def _postgres(told: dict[str, Any]) -> Iterator[Finding]:
         )
 
 
-def _redis(told: dict[str, Any]) -> Iterator[Finding]:
-    if "append_only" not in told:
+def _redis(described: dict[str, Any]) -> Iterator[Finding]:
+    if "append_only" not in described:
         return
-    fsync = told.get("fsync")
-    yield Finding("ok", f"Redis {told.get('version')}, appendfsync {fsync}")
-    if told["append_only"] is False:
+    fsync = described.get("fsync")
+    yield Finding("ok", f"Redis {described.get('version')}, appendfsync {fsync}")
+    if described["append_only"] is False:
         yield Finding(
             "problem",
             "Redis writes no append-only file: a restart loses runs",
@@ -288,7 +289,7 @@ def _redis(told: dict[str, Any]) -> Iterator[Finding]:
             f"appendfsync is {fsync}: a power loss may lose the last one or two seconds",
             "to prevent that, CONFIG SET appendfsync always, and in redis.conf",
         )
-    eviction = str(told.get("eviction") or "noeviction")
+    eviction = str(described.get("eviction") or "noeviction")
     if eviction.startswith("allkeys"):
         yield Finding(
             "problem",
@@ -305,31 +306,32 @@ def _redis(told: dict[str, Any]) -> Iterator[Finding]:
 
 async def wakeup_channel_of(url: str) -> AsyncIterator[Finding]:
     """Findings about the SQS queue of wake-ups. A wake-up is useless after a short time."""
-    told = await resolve_wakeup_channel(url).describe()
-    waiting = int(told.get("ApproximateNumberOfMessages", "0"))
+    described = await resolve_wakeup_channel(url).describe()
+    waiting = int(described.get("ApproximateNumberOfMessages", "0"))
     yield Finding(
-        "ok", f"the wake-up channel {told.get('QueueUrl', url)} answers; {waiting:,} wake-ups wait"
+        "ok",
+        f"the wake-up channel {described.get('QueueUrl', url)} answers; {waiting:,} wake-ups wait",
     )
-    if told.get("FifoQueue") == "true":
+    if described.get("FifoQueue") == "true":
         yield Finding(
             "problem",
             "the wake-up channel is a FIFO queue, which delays wake-ups",
             "use a standard queue",
         )
-    if int(told.get("DelaySeconds", "0")):
+    if int(described.get("DelaySeconds", "0")):
         yield Finding(
             "warning",
-            f"wake-ups are delayed by {told['DelaySeconds']} s",
+            f"wake-ups are delayed by {described['DelaySeconds']} s",
             "set DelaySeconds of the queue to 0",
         )
-    if int(told.get("MessageRetentionPeriod", "0")) > MAX_WAKEUP_AGE_S:
+    if int(described.get("MessageRetentionPeriod", "0")) > MAX_WAKEUP_AGE_S:
         yield Finding(
             "warning",
-            f"wake-ups are kept for {length(float(told['MessageRetentionPeriod']))}, and wake workers "
+            f"wake-ups are kept for {length(float(described['MessageRetentionPeriod']))}, and wake workers "
             "for nothing",
             "set MessageRetentionPeriod of the queue to 60",
         )
-    if "RedrivePolicy" in told:
+    if "RedrivePolicy" in described:
         yield Finding(
             "warning",
             "expired wake-ups go to a dead-letter queue",
@@ -357,5 +359,5 @@ def versions() -> Finding:
         own = version("outlast")
     except PackageNotFoundError:
         own = "(not installed: run from its source)"
-    told = f"outlast {own}, Python {platform.python_version()}"
-    return Finding("ok", f"{told}, SQLite {sqlite3.sqlite_version}")
+    described = f"outlast {own}, Python {platform.python_version()}"
+    return Finding("ok", f"{described}, SQLite {sqlite3.sqlite_version}")

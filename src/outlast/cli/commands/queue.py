@@ -290,7 +290,7 @@ def _who() -> str:
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
-        name = "somebody"
+        name = "unknown"
     return f"{name}@{socket.gethostname()}"
 
 

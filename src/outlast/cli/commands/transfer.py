@@ -113,8 +113,13 @@ async def import_command(session: Session, *, file: Path, live: bool) -> None:
 def _report_import(session: Session, root: str, restored: ImportResult) -> None:
     out, waiting = session.out, restored.waiting
     if out.json:
-        told = {"id": root, "runs": restored.runs, "written": restored.written, "waiting": waiting}
-        out.value(told)
+        report = {
+            "id": root,
+            "runs": restored.runs,
+            "written": restored.written,
+            "waiting": waiting,
+        }
+        out.value(report)
     elif restored.written:
         many = "1 run" if restored.runs == 1 else f"{restored.runs:,} runs"
         out.line(f"{neutral(root)} is restored ({many}) in {session.place.shown}")

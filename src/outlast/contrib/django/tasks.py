@@ -174,8 +174,8 @@ def _errors(run: RunView) -> list[Any]:
     if run.status not in (Status.FAILED, Status.CANCELLED):
         return []
     try:
-        told = run.published["error"]
-        return [TaskError(exception_class_path=told["class"], traceback=told["traceback"])]
+        error = run.published["error"]
+        return [TaskError(exception_class_path=error["class"], traceback=error["traceback"])]
     except KeyError:
         path = f"{OutlastError.__module__}.{OutlastError.__qualname__}"
         return [TaskError(exception_class_path=path, traceback=run.error or "")]

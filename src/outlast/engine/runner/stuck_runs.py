@@ -104,7 +104,7 @@ class Rejections:
         parking = park_commit(claim, at, reason, codes)
         parking = await leaves_queue(self._store, parking, timeout_s=self._timeout_s)
         await self._batcher.commit(parking, patience=self._timeout_s)
-        if not park and await self.untried(run.workflow, codes, afresh=True):
+        if not park and await self.untried(run.workflow, codes, reload=True):
             # That worker started meanwhile, and may have searched for parked runs a moment too early.
             for one in await self._store.claim_runs(
                 self._owner, self._timeout_s, run_ids=[run.id], timeout=self._timeout_s
@@ -116,13 +116,13 @@ class Rejections:
                     await self._store.release([one.claim], timeout=self._timeout_s)
 
     async def untried(
-        self, workflow: str, codes: Sequence[str], *, afresh: bool = False
+        self, workflow: str, codes: Sequence[str], *, reload: bool = False
     ) -> list[Worker]:
         """The live workers that have a workflow, in code that is none of these."""
         if Capability.WORKERS not in self._store.capabilities:
             return []
         clock = self._store.clock
-        if afresh or self._asked is None or clock.monotonic() - self._asked > TRUSTED_S:
+        if reload or self._asked is None or clock.monotonic() - self._asked > TRUSTED_S:
             now = await self._store.now(timeout=self._timeout_s)
             known = await self._store.workers(timeout=self._timeout_s)
             self._live = [worker for worker in known if worker.is_alive(now)]

@@ -37,7 +37,7 @@ Suspect = StepCall | MapCall
 def count_interruptions(execution: Execution, run: Run, now: datetime) -> list[Suspect]:
     """Count the attempts that were in flight when the last owner crashed, and start the next attempts or fail the
     steps; returns the suspects, which have to wait for their turn. A paused run had nothing in flight, one that was
-    handed back has recorded it, and the step from which a run is retried starts afresh."""
+    handed back has recorded it, and the step from which a run is retried starts with no crashes."""
     suspects: list[Suspect] = []
     for operation in list(execution.open.values()):
         if operation in execution.launches or not operation.is_inherited:

@@ -143,7 +143,7 @@ class Tables:
 
     def alive(self, claim: Claim, now: datetime) -> QueuedTask | None:
         """The task that `claim` may go on to hold: not one whose lease has run out where places are
-        counted, for its place may be somebody else's."""
+        counted: another task may have its slot."""
         queued = self.claimed(claim)
         if queued is None or queued.held(now):
             return queued

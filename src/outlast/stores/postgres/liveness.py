@@ -74,11 +74,11 @@ class Liveness:
         self._had_session = False
         self._attached = asyncio.Event()
 
-    def start(self, end_leases: EndLeases, ring: Callable[[], None]) -> None:
+    def start(self, end_leases: EndLeases, wake: Callable[[], None]) -> None:
         """Start checking: `end_leases` ends the leases of owners that are gone."""
         if self._watcher is None:
             self._watcher = asyncio.create_task(
-                self._watch(end_leases, ring), name="outlast-liveness"
+                self._watch(end_leases, wake), name="outlast-liveness"
             )
 
     async def stop(self) -> None:
@@ -125,7 +125,7 @@ class Liveness:
                     return True
         return False  # only the lease counts
 
-    async def _watch(self, end_leases: EndLeases, ring: Callable[[], None]) -> None:
+    async def _watch(self, end_leases: EndLeases, wake: Callable[[], None]) -> None:
         await self._attached.wait()
         delay = 0.0  # a new process often replaces one that has crashed
         while True:
@@ -141,6 +141,6 @@ class Liveness:
             for name, gone in found:
                 if gone:
                     _logger.info("owner %s has died: its runs can be taken over", name)
-                    ring()
+                    wake()
                 else:
                     delay = GRACE_S * 1.15

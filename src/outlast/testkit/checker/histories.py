@@ -92,12 +92,12 @@ def no_phantoms(case: Case) -> Iterator[Violation]:
                 one for fate, one in events.get((id, event.id), []) if fate is not Fate.FAILED
             ]
             if not sources:
-                yield Violation("I4", id, f"{position(event)} was written by nobody")
+                yield Violation("I4", id, f"{position(event)} was written by no recorded commit")
             elif not any(_says_the_same(event, source) for source in sources):
                 yield Violation("I4", id, f"{position(event)} is not what was sent: {event}")
         for item in dumped.inbox:
             if all(fate is Fate.FAILED for fate in items.get((id, item.id), [])):
-                yield Violation("I4", id, f"item {item.id!r} was sent by nobody")
+                yield Violation("I4", id, f"item {item.id!r} was sent by no recorded call")
 
 
 def one_completion_per_step(case: Case) -> Iterator[Violation]:

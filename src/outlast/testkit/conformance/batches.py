@@ -198,7 +198,7 @@ class AtomicBatches(StoreContract, needs=(Capability.ATOMIC_BATCH,)):
     @pytest.mark.proves("K-04", "K-13", "C-24", "I12")
     @pytest.mark.parametrize("position", [0, 1, 2])
     async def test_one_refusal_refuses_an_atomic_batch(self, store: Store, position: int) -> None:
-        """Wherever the refusal is, nothing is written; the innocent are told to try again."""
+        """Wherever the refusal is, nothing is written; the other commits get `Busy`, so they can be retried."""
         await begin(store, "a")
         await begin(store, "b")
         batch = [

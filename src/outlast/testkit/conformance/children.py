@@ -48,7 +48,7 @@ class Children(StoreContract, needs=(Capability.CHILDREN,)):
 
     @pytest.mark.proves("I21", "I5")
     async def test_a_child_is_not_its_parents_claim(self, store: Store) -> None:
-        """The child of a claimed run is nobody's: the parent's token does not open it."""
+        """The child of a claimed run is unclaimed: the parent's token does not fit it."""
         await begin(store, "p")
         claim = await take(store, "p")
         start = Start(child("p~1"), events("p~1", 1))

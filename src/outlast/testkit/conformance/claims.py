@@ -67,11 +67,11 @@ class Claims(StoreContract):
     @pytest.mark.proves("S-12", "C-10", "S-24")
     async def test_a_claim_says_who_owns_what_until_when(self, store: Store) -> None:
         """The claim and the record that comes with it agree with what is stored."""
-        begun = await begin(store, "r", *events("r", 2), runnable_at=NOW)
+        created = await begin(store, "r", *events("r", 2), runnable_at=NOW)
         before = await store.now()
         (claimed,) = await store.claim_runs("worker-1", TTL)
         claim = claimed.claim
-        assert (claim.owner, claim.run_id, claim.uid) == ("worker-1", "r", begun.uid)
+        assert (claim.owner, claim.run_id, claim.uid) == ("worker-1", "r", created.uid)
         assert claim.task_id is None
         assert claim.token > 0
         assert claim.expires_at is not None
@@ -99,7 +99,7 @@ class Claims(StoreContract):
 
     @pytest.mark.proves("S-12", "S-17", "I5")
     async def test_a_held_run_is_not_given_to_another(self, store: Store) -> None:
-        """While the lease lives nobody else gets the run, not even the same owner, nor by its id."""
+        """Until the lease expires no second claim is given, not even to the same owner or by run id."""
         await begin_runnable(store, "r")
         await take(store, "r", owner="first")
         await self.advance(store, TTL / 2)
@@ -153,7 +153,7 @@ class Claims(StoreContract):
     @needs(Capability.DELETE)
     @pytest.mark.proves("I6", "I25")
     async def test_tokens_grow_over_the_death_of_a_run(self, store: Store) -> None:
-        """A run that was deleted and begun again gets a token greater than any of its old life."""
+        """A run that was deleted and started again gets a token greater than any of its old life."""
         await begin(store, "r")
         first = await take(store, "r")
         await store.delete("r")

@@ -54,8 +54,8 @@ class Commits(StoreContract):
     async def test_a_commit_on_top_of_the_expected_sequence_is_written(self, store: Store) -> None:
         """With the right `expected` a commit is written, also for a run that begins at 0."""
         run = Run(id="r")
-        begun = Commit(run_id="r", expected=0, create=run, events=events("r", 2))
-        assert (await done(store, begun)).sequence == 2
+        created = Commit(run_id="r", expected=0, create=run, events=events("r", 2))
+        assert (await done(store, created)).sequence == 2
         then = Commit(run_id="r", expected=2, events=events("r", 1))
         assert (await done(store, then)).sequence == 3
 
@@ -182,7 +182,7 @@ class Commits(StoreContract):
 
     @pytest.mark.proves("I5", "C-10", "I11")
     async def test_hold_claims_the_run_that_a_commit_creates(self, store: Store) -> None:
-        """A start may claim its run in the same breath: nobody comes in between."""
+        """A start may claim its run atomically with its creation."""
         held = Commit(
             run_id="r",
             create=Run(id="r", runnable_at=EPOCH),

@@ -108,7 +108,7 @@ class Concurrency(StoreContract):
 
     @pytest.mark.proves("C-03", "I7")
     async def test_one_commit_made_many_times_at_once_happens_once(self, store: Store) -> None:
-        """Whoever is first writes it; the others are told that it had been written."""
+        """The first writes it; the other calls are answered that it is written."""
         await begin(store, "r")
         commit = Commit(run_id="r", events=events("r", 2))
         outcomes = await all_at_once(commit_patiently(store, commit) for _ in range(MANY))
@@ -119,7 +119,7 @@ class Concurrency(StoreContract):
 
     @pytest.mark.proves("K-09", "I7")
     async def test_one_event_in_many_commits_is_recorded_once(self, store: Store) -> None:
-        """The id of an event decides, whoever brings it."""
+        """The id of an event decides, in whichever commit it is."""
         await begin(store, "r")
         commits = [
             Commit(run_id="r", events=(event("r", id="charge"), event("r"))) for _ in range(MANY)

@@ -118,7 +118,7 @@ class Decisions(StoreContract):
 
     @pytest.mark.proves("C-10", "I25")
     async def test_a_commit_for_another_life_is_fenced(self, store: Store) -> None:
-        """A commit that names a life reaches that life or nobody."""
+        """A commit that names a life reaches that life only."""
         first = await begin(store, "r")
         await refused(store, Commit(run_id="r", uid="gone", events=events("r", 1)), Fenced)
         await done(store, Commit(run_id="r", uid=first.uid, events=events("r", 1)))
@@ -153,7 +153,7 @@ class Decisions(StoreContract):
     async def test_another_expected_sequence_is_a_conflict(
         self, store: Store, expected: int
     ) -> None:
-        """A writer that is behind, or ahead, is told what it expected and what there is."""
+        """A conflict names the expected and the actual sequence."""
         await begin(store, "r", *events("r", 2))
         wrong = Commit(run_id="r", expected=expected, events=events("r", 1))
         refusal = await refused(store, wrong, Conflict)
@@ -174,7 +174,7 @@ class Decisions(StoreContract):
 
     @pytest.mark.proves("C-12")
     async def test_another_revision_is_a_conflict(self, store: Store) -> None:
-        """Compare-and-set on the record: whoever read an older one is told so."""
+        """Compare-and-set on the record: a writer that read an older one gets a conflict."""
         await begin(store, "r")
         await done(store, Commit(run_id="r", change=Change(current_step="a")))
         stale = Commit(run_id="r", revision=1, change=Change(current_step="b"))
@@ -212,7 +212,7 @@ class Decisions(StoreContract):
 
     @pytest.mark.proves("C-28", "I18")
     async def test_an_ended_run_is_closed_before_it_is_fenced(self, store: Store) -> None:
-        """A stale owner of an ended run is told that it is closed."""
+        """A stale owner of an ended run gets `RunClosed`."""
         await begin(store, "r")
         await take(store, "r")
         await done(store, Commit(run_id="r", force=True, change=Change(status=Status.CANCELLED)))

@@ -48,7 +48,7 @@ class Deletion(StoreContract, needs=(Capability.DELETE,)):
 
     @pytest.mark.proves("I25")
     async def test_only_the_life_that_is_meant_goes(self, store: Store) -> None:
-        """A life that was begun under the id since stays, with all it owns; nobody's is nothing."""
+        """A newer life of the id stays, with all it owns; an unknown id deletes nothing."""
         old = await begin(store, "r")
         assert await store.delete("r", uid=old.uid)
         assert not await store.delete("r", uid=old.uid)
@@ -161,7 +161,7 @@ class Deletion(StoreContract, needs=(Capability.DELETE,)):
     @pytest.mark.proves("I17")
     @pytest.mark.parametrize("status", Status)
     async def test_a_run_is_deleted_in_any_status(self, store: Store, status: Status) -> None:
-        """Live or ended, also with events that nobody here can read."""
+        """Live or ended, also with events that this version cannot decode."""
         await begin(store, "r", event("r", type="of the future", data=Raw(b'{"error":[]}')))
         await finish(store, "r", status)
         assert await store.delete("r")

@@ -1,4 +1,4 @@
-"""Durability: an acknowledged commit is there for whoever opens the store next."""
+"""Durability: an acknowledged commit is there when the store is opened again."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class EventTypes(StoreContract):
 
     @pytest.mark.proves("K-01", "K-14")
     async def test_an_output_of_null_is_not_the_lack_of_one(self, store: Store) -> None:
-        """A step that returned null and an event without output are told apart."""
+        """A step that returned null differs from an event without output."""
         await begin(store, "r", event("r", output=Raw(b"null")), event("r"))
         assert [one.output for one in await store.history("r")] == [Raw(b"null"), None]
 

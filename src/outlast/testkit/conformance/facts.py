@@ -81,7 +81,7 @@ class Facts(StoreContract, needs=(Capability.FACTS,)):
 
     @pytest.mark.proves("C-15")
     async def test_a_tree_shares_its_facts(self, store: Store) -> None:
-        """What a child stores is stored under the root, once, whoever stores it."""
+        """What a child stores is stored under the root, once, from whichever run of the tree."""
         fact = Fact.of(b"shared")
         await begin(store, "r")
         await begin(store, "r~child", parent="r")

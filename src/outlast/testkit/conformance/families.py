@@ -126,7 +126,7 @@ class Families(StoreContract, needs=(Capability.DELETE, Capability.CHILDREN)):
     @needs(Capability.INBOX)
     @pytest.mark.proves("I16")
     async def test_the_last_items_are_remembered_in_the_next_life(self, store: Store) -> None:
-        """An item that is sent again after another life has begun is known, if it was among the last
+        """An item that is sent again after another life has started is known, if it was among the last
         ones; one that still waits is always known."""
         await begin(store, "r")
         await deliver(store, to_signal("r", id="waits"))

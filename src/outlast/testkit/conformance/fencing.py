@@ -107,7 +107,7 @@ class Fencing(StoreContract):
     @needs(Capability.DELETE)
     @pytest.mark.proves("I25", "I5")
     async def test_a_claim_of_an_old_life_is_worth_nothing(self, store: Store) -> None:
-        """A run deleted and begun again is another run: the old owner cannot touch it."""
+        """A run deleted and started again is another run: the old owner cannot touch it."""
         await begin_runnable(store, "r")
         old = await take(store, "r")
         await store.delete("r")

@@ -186,7 +186,7 @@ class Finding(StoreContract, needs=(Capability.FIND,)):
 
     @pytest.mark.proves("C-08")
     async def test_a_new_run_does_not_shift_the_pages(self, store: Store) -> None:
-        """Runs that begin while somebody turns pages neither repeat a run nor hide one."""
+        """Runs that start between two pages neither repeat a run nor hide one."""
         await self._in_turn(store, "a", "b", "c", "d")
         first = await store.find(RunQuery(limit=2))
         await self._in_turn(store, "new")

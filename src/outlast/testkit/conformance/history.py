@@ -42,7 +42,7 @@ class Histories(StoreContract):
 
     @pytest.mark.proves("K-08", "C-02")
     async def test_append_with_an_expected_sequence(self, store: Store) -> None:
-        """Only the writer that knows the last sequence appends; the other one is told both."""
+        """Only the writer that knows the last sequence appends; the other one gets both numbers."""
         assert await store.append("r", [event("r")], expected=0) == 1
         assert await store.append("r", [event("r")], expected=1) == 2
         async with unchanged(store, "r"):

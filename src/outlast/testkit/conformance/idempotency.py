@@ -1,4 +1,4 @@
-"""Idempotency keys: bound once, for whoever comes first, and remembered."""
+"""Idempotency keys: bound once, by the first caller, and remembered."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Keys(StoreContract, needs=(Capability.KEYS,)):
     @needs(Capability.DELETE)
     @pytest.mark.proves("M-44", "I25", "C-07")
     async def test_keys_of_a_run_go_with_it(self, store: Store) -> None:
-        """A key that belongs to a run can be bound anew once the run is deleted; others stay."""
+        """A key that belongs to a run can be bound again once the run is deleted; others stay."""
         await begin(store, "r")
         await store.remember("scope", "own", "1", run_id="r")
         await store.remember("scope", "free", "1")

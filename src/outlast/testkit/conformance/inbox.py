@@ -119,7 +119,7 @@ class Inboxes(StoreContract, needs=(Capability.INBOX,)):
     @pytest.mark.proves("I16", "I18")
     @pytest.mark.parametrize("status", [Status.COMPLETED, Status.FAILED, Status.CANCELLED])
     async def test_an_item_for_an_ended_run_is_refused(self, store: Store, status: Status) -> None:
-        """It is never acknowledged and lost: the sender is told how the run ended."""
+        """It is never acknowledged and lost: the refusal says how the run ended."""
         await begin(store, "r")
         await deliver(store, signal("r"))  # one that came in time makes no difference
         await finish(store, "r", status)
@@ -141,12 +141,12 @@ class Inboxes(StoreContract, needs=(Capability.INBOX,)):
 
     @pytest.mark.proves("I16", "I25")
     async def test_an_item_for_another_life_is_refused(self, store: Store) -> None:
-        """A send that names a life reaches that life or nobody."""
-        begun = await begin(store, "r")
+        """A send that names a life reaches that life only."""
+        created = await begin(store, "r")
         async with unchanged(store, "r"):
             (refusal,) = await store.send([signal("r", uid="gone")])
         assert isinstance(refusal, Fenced)
-        assert await deliver(store, signal("r", uid=begun.uid)) == Receipt(1)
+        assert await deliver(store, signal("r", uid=created.uid)) == Receipt(1)
 
     @pytest.mark.proves("K-15", "I16")
     async def test_bad_items_are_refused(self, store: Store) -> None:

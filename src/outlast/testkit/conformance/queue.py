@@ -16,7 +16,7 @@ declares, and the kit leaves those tests out and says why::
         exact_len = False     # ApproximateNumberOfMessages
         ordered = False       # best effort
         deduplicates = False  # a standard queue does not look inside
-        policies = False         # nor can it be told whose turn it is
+        policies = False         # nor fair keys
 
 Tests are coroutines: set ``asyncio_mode = "auto"`` for pytest-asyncio, and declare the marker
 ``proves``, which names the contracts that a test proves.

@@ -40,11 +40,11 @@ class QueueSuite:
     where only looking again after a while tells."""
 
     policies: ClassVar[bool] = True
-    """Keys take turns, and queues may have rules. False for a queue that cannot be told."""
+    """Whether the queue is fair among keys and has policies."""
 
     exact_turns: ClassVar[bool] = True
     """Of the keys that are next in the same round, the one that has waited longest is first. False
-    where a queue lives in several places: whoever adds a task does not know how far the others are,
+    where a queue lives in several places: the process that adds a task does not know how far other partitions are,
     so that within a round the order may be another."""
 
     knows_names: ClassVar[bool] = True

@@ -82,7 +82,7 @@ class Deliveries(QueueSuite):
 
     @pytest.mark.proves("M-11", "M-23")
     async def test_a_task_in_flight_is_not_added_again(self, queue: Queue) -> None:
-        """While somebody works on it, enqueueing it again does not start a second copy."""
+        """While a worker has it, enqueueing it again does not start a second copy."""
         self.needs("deduplicates")
         await put(queue, "a")
         held = await pull(queue)

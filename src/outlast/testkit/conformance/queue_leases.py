@@ -41,7 +41,7 @@ class Leases(QueueSuite):
 
     @pytest.mark.proves("M-18")
     async def test_a_task_in_flight_is_hidden(self, queue: Queue) -> None:
-        """As long as the lease runs, nobody else gets it."""
+        """Until the lease expires, no other worker gets it."""
         await put(queue, "a")
         await pull(queue)
         await self.advance(queue, LEASE - 5)
@@ -109,7 +109,7 @@ class Leases(QueueSuite):
     @pytest.mark.proves("C-10", "M-13", "M-14")
     @VERBS
     async def test_a_task_that_is_gone_is_not_found(self, queue: Queue, verb: str) -> None:
-        """After an ack there is nothing left to act on, and the caller is told so."""
+        """After an ack every further call on the claim is refused."""
         await put(queue, "a")
         held = await pull(queue)
         await queue.ack(held.claim)

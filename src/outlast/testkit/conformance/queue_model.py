@@ -19,7 +19,7 @@ LEASE = 600.0
 
 
 class _Pair:
-    """The queue under test and the simplest one, told the same things."""
+    """The queue under test and the simplest one, with the same calls."""
 
     def __init__(self, suite: QueueSuite, queue: Queue, seed: int) -> None:
         from outlast.stores.memory import MemoryQueue

@@ -141,7 +141,7 @@ class Policies(QueueSuite):
         assert ids(await taken(queue, 2)) == ["fresh", "old"]
 
     async def test_a_delayed_task_keeps_its_key(self, queue: Queue) -> None:
-        """It is not handed out before its time, holds nobody up, and is found when it comes."""
+        """It is not handed out before it is due, delays no other task, and is handed out when it is due."""
         self.needs("policies")
         await queue.enqueue(RENDER, keyed("a", 2), delay=100)
         await queue.enqueue(RENDER, keyed("b", 1))
@@ -155,7 +155,7 @@ class Policies(QueueSuite):
     @pytest.mark.proves("I22")
     @pytest.mark.parametrize("key", ["", "a"])
     async def test_a_queue_limit(self, queue: Queue, key: str) -> None:
-        """So many at once, whoever takes them, one by one or together."""
+        """So many at once over all workers, taken one by one or together."""
         self.needs("policies")
         await queue.set_policy(QueuePolicy(queue=SCOPE, concurrency=3), by="test")
         await queue.enqueue(RENDER, [task(f"r{n}", key=key) for n in range(9)])
@@ -197,7 +197,7 @@ class Policies(QueueSuite):
 
     @pytest.mark.proves("I22")
     async def test_a_lease_that_is_kept_keeps_the_place(self, queue: Queue) -> None:
-        """As long as its worker extends it, nobody else gets in."""
+        """As long as its worker extends it, its slot stays taken."""
         self.needs("policies")
         await queue.set_policy(QueuePolicy(queue=SCOPE, key_concurrency=1), by="test")
         await queue.enqueue(RENDER, keyed("a", 2))
@@ -208,7 +208,7 @@ class Policies(QueueSuite):
             assert await taken(queue, 5) == []
 
     async def test_a_lease_that_is_cut_short_returns_the_place_early(self, queue: Queue) -> None:
-        """Whose worker wants less time than it asked for keeps nobody waiting for the rest."""
+        """A slot that is extended to an earlier end is free at that end."""
         self.needs("policies")
         await queue.set_policy(QueuePolicy(queue=SCOPE, key_concurrency=1), by="test")
         await queue.enqueue(RENDER, keyed("a", 2))
@@ -238,7 +238,7 @@ class Policies(QueueSuite):
 
     @pytest.mark.proves("I22")
     async def test_a_lease_that_ran_out_has_given_its_place_away(self, queue: Queue) -> None:
-        """Who comes back too late is not let in again beside whoever has the place now."""
+        """A worker that extends too late does not get its slot back while another task has it."""
         self.needs("policies")
         await queue.set_policy(QueuePolicy(queue=SCOPE, concurrency=1), by="test")
         await queue.enqueue(RENDER, keyed("a", 1))
@@ -298,7 +298,7 @@ class Policies(QueueSuite):
 
     @pytest.mark.proves("I22")
     async def test_many_keys_at_their_limit(self, queue: Queue) -> None:
-        """They are in nobody's way, and each goes on as soon as one of it has ended."""
+        """They delay no other key, and each continues as soon as one of its tasks has ended."""
         self.needs("policies")
         await queue.set_policy(QueuePolicy(queue=SCOPE, key_concurrency=1), by="test")
         names = [f"k{number}" for number in range(60)]

@@ -1,4 +1,4 @@
-"""Conformance of a queue: its rules change at run time, and how it stands is told."""
+"""Conformance of a queue: policies change at run time, and statistics show its state."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Rules(QueueSuite):
     @pytest.mark.proves("I22")
     async def test_rules_change_at_run_time(self, queue: Queue) -> None:
         """A limit that is raised lets more begin at once; one that is lowered takes nothing away
-        from who has begun; rules that are dropped limit nobody."""
+        from tasks that have started; policies that are dropped limit nothing."""
         self.needs("policies")
         await queue.set_policy(QueuePolicy(queue=SCOPE, key_concurrency=1), by="test")
         await queue.enqueue(RENDER, keyed("a", 12))
@@ -127,7 +127,7 @@ class Rules(QueueSuite):
 
     @pytest.mark.proves("I22")
     async def test_changes_at_once_are_all_kept(self, queue: Queue) -> None:
-        """Of many who change one rule each at the same time, nobody undoes what another did."""
+        """Of many concurrent changes of one rule each, none undoes another."""
         self.needs("policies")
         names = [f"k{number}" for number in range(8)]
 
@@ -208,14 +208,14 @@ class Rules(QueueSuite):
         [doomed] = await taken(queue, 1, (TRAIN,))
         await queue.nack(doomed.claim, requeue=False)
         await queue.enqueue(RENDER, [*keyed("a", 4), *keyed("b", 1)])
-        begun = self.now(queue)
+        created = self.now(queue)
         await self.advance(queue, 10)
         await queue.enqueue(TRAIN, [task("later")], delay=1000)
         await taken(queue, 1)
         stats = await queue.stats(SCOPE)
         assert (stats.ready, stats.delayed, stats.in_flight, stats.dead) == (4, 1, 1, 1)
         assert stats.oldest is not None
-        assert abs((stats.oldest - begun).total_seconds()) < 5
+        assert abs((stats.oldest - created).total_seconds()) < 5
         assert (stats.policy, stats.blocked_by) == (policy, None)
         by_key = {one.key: one for one in stats.keys}
         assert (by_key["a"].ready, by_key["a"].in_flight) == (3, 1)
@@ -257,12 +257,12 @@ class Rules(QueueSuite):
         for counted in (5, 20, 25, 1000):
             stats = await queue.stats(SCOPE, counted=counted)
             for name, number in truth.items():
-                told = getattr(stats, name)
+                counted_as = getattr(stats, name)
                 if name in stats.at_least:
-                    assert told <= number, (name, counted, told)
-                    assert stats.said(name) == f"{told}+"
+                    assert counted_as <= number, (name, counted, counted_as)
+                    assert stats.said(name) == f"{counted_as}+"
                 else:
-                    assert told == number, (name, counted, told)
+                    assert counted_as == number, (name, counted, counted_as)
             assert "dead" not in stats.at_least
             if "oldest" not in stats.at_least:
                 assert stats.oldest is not None

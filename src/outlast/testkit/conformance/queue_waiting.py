@@ -172,7 +172,7 @@ class Waiting(QueueSuite):
 
     @pytest.mark.proves("M-16", "C-22")
     async def test_closing_ends_a_wait(self, queue: Queue) -> None:
-        """Who waits is told at once, and does not hang until its time is up."""
+        """A waiting call raises at once, and does not wait until its timeout."""
         waiting = _waiting(queue)
         await asleep(queue, waiting)
         await queue.close()

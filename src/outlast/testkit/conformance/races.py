@@ -28,7 +28,7 @@ from outlast.testkit.conformance.scenario import (
 
 
 class Races(StoreContract):
-    """One wins, all others are told, and no acknowledged item is lost."""
+    """One wins, all others are refused, and no acknowledged item is lost."""
 
     @needs(Capability.KEYS)
     @pytest.mark.proves("M-44", "I11")
@@ -69,7 +69,7 @@ class Races(StoreContract):
     @needs(Capability.TIMERS)
     @pytest.mark.proves("I15", "M-44")
     async def test_a_timer_is_fired_by_one(self, store: Store) -> None:
-        """Of many that mark a timer, one is told that it did."""
+        """Of many calls that mark a timer, one returns that it did."""
         await begin(store, "r")
         await store.schedule_timer(Timer(run_id="r", id="t", fire_at=await store.now()))
         answers = await all_at_once(

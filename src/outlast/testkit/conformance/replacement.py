@@ -80,7 +80,7 @@ class Replacement(StoreContract, needs=(Capability.DELETE,)):
     @pytest.mark.proves("C-03", "C-20", "I3")
     async def test_replacing_made_again_late_harms_nobody(self, store: Store) -> None:
         """A life begins once: the retry of a replacement, after others have written to the life
-        that it began, is told that this life is there, and does not begin it anew."""
+        that it started, learns that this life exists, and does not start it again."""
         await begin(store, "r")
         run = Run(id="r", runnable_at=NOW)
         new = Commit(run_id="r", create=run, creation=Creation.REPLACE, force=True)

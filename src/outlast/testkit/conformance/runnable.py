@@ -50,7 +50,7 @@ class Runnable(StoreContract):
 
     @pytest.mark.proves("C-16", "I29")
     async def test_now_means_the_present_of_the_store(self, store: Store) -> None:
-        """A time in the past is read as the store's present, so that nobody jumps the queue."""
+        """A time in the past counts as the store's current time, so that no run overtakes others."""
         before = await store.now()
         await begin(store, "new", runnable_at=NOW)
         await begin(store, "old", runnable_at=EPOCH + timedelta(days=1))
@@ -167,7 +167,7 @@ class WakeUps(StoreContract, needs=(Capability.INBOX,)):
 
     @pytest.mark.proves("I16", "C-17", "I12")
     async def test_parking_over_an_unseen_item_leaves_the_run_runnable(self, store: Store) -> None:
-        """An item that came after the owner looked is not slept over: the owner is told."""
+        """An item that arrived after the owner read the inbox is reported: `still_runnable`."""
         await begin_runnable(store, "r")
         claim = await take(store, "r")
         await deliver(store, signal("r"))
@@ -289,7 +289,7 @@ class WakeUps(StoreContract, needs=(Capability.INBOX,)):
 
     @pytest.mark.proves("I18")
     async def test_an_end_is_not_still_runnable(self, store: Store) -> None:
-        """A commit that ends the run and lets go of it is not told to go on, whatever waits."""
+        """A commit that ends the run and releases it is not answered `still_runnable`, whatever is in the inbox."""
         await begin_runnable(store, "r")
         claim = await take(store, "r")
         await deliver(store, signal("r"))
@@ -300,16 +300,16 @@ class WakeUps(StoreContract, needs=(Capability.INBOX,)):
     @needs(Capability.DELETE)
     @pytest.mark.proves("I16", "C-17")
     async def test_an_inbox_that_is_carried_over_wakes_the_new_life(self, store: Store) -> None:
-        """A run that begins anew with items it has not seen is runnable, whatever its record says."""
+        """A run that starts again with unread items is runnable, whatever its record says."""
         await begin(store, "r")
         await deliver(store, signal("r"))
-        anew = Commit(
+        replacing = Commit(
             run_id="r",
             create=Run(id="r"),
             creation=Creation.REPLACE,
             carry_inbox=True,
             hold=ClaimOnCreate("worker", TTL),
         )
-        await done(store, anew)
+        await done(store, replacing)
         await self.advance(store, 2 * TTL)
         assert await claimed_ids(store) == ["r"]

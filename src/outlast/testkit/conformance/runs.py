@@ -228,7 +228,7 @@ class Records(StoreContract):
 
     @pytest.mark.proves("C-12")
     async def test_save_with_an_old_revision_is_a_conflict(self, store: Store) -> None:
-        """Compare-and-set: of two writers that read the same record, one is told to read again."""
+        """Compare-and-set: of two writers that read the same record, one gets a conflict."""
         read = await store.save(Run(id="r"))
         await store.save(read, revision=read.revision)
         async with unchanged(store, "r"):

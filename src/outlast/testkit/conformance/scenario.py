@@ -1,4 +1,4 @@
-"""What the stories of the kit are told with: a run, an event, a claim, a look at everything.
+"""What the tests of the kit are written with: a run, an event, a claim, a read of everything.
 
 All of it goes through the port, so that it works on any store.
 """
@@ -47,7 +47,7 @@ def event(run_id: str, **fields: Any) -> Event:
 
 
 def events(run_id: str, count: int) -> tuple[Event, ...]:
-    """`count` events that can be told apart by their data."""
+    """`count` events with distinct data."""
     return tuple(event(run_id, data=Raw(b'{"n":%d}' % n)) for n in range(1, count + 1))
 
 
@@ -90,7 +90,7 @@ async def refused(store: Store, commit: Commit, refusal: type[R]) -> R:
 
 
 async def take(store: Store, run_id: str, *, owner: str = "worker", ttl: float = TTL) -> Claim:
-    """Claim a run that nobody holds."""
+    """Claim an unclaimed run."""
     (claimed,) = await store.claim_runs(owner, ttl, run_ids=[run_id])
     return claimed.claim
 
@@ -127,7 +127,7 @@ async def patiently(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.
             return await call(*args, **kwargs)
         except Busy:
             await asyncio.sleep(0)
-    raise AssertionError("the store stays busy: nobody gets on")
+    raise AssertionError("the store stays busy: no call succeeds")
 
 
 async def commit_patiently(store: Store, commit: Commit) -> Outcome:
@@ -137,7 +137,7 @@ async def commit_patiently(store: Store, commit: Commit) -> Outcome:
         if not isinstance(outcome, Busy):
             return outcome
         await asyncio.sleep(0)
-    raise AssertionError("the store stays busy: nobody gets on")
+    raise AssertionError("the store stays busy: no call succeeds")
 
 
 async def gathered(found: AsyncIterator[T], *, most: int = 20_000) -> list[T]:

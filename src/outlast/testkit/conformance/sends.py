@@ -102,7 +102,7 @@ class Sends(StoreContract, needs=(Capability.INBOX,)):
         await begin(store, "r")
         for id in ("1", "2", "3"):
             await deliver(store, signal("r", id=id))
-        anew = Commit(
+        replacing = Commit(
             run_id="r",
             create=Run(id="r"),
             creation=Creation.REPLACE,
@@ -110,7 +110,7 @@ class Sends(StoreContract, needs=(Capability.INBOX,)):
             consumes=(1,),
             seen=1,
         )
-        await done(store, anew)
+        await done(store, replacing)
         assert [(one.number, one.id) for one in await store.inbox("r")] == [(2, "2"), (3, "3")]
         assert await deliver(store, signal("r", id="1")) == Receipt(1, again=True)
         assert await deliver(store, signal("r", id="4")) == Receipt(4)
@@ -122,8 +122,8 @@ class Sends(StoreContract, needs=(Capability.INBOX,)):
         """Without carrying over, items and their ids belong to the life that is gone."""
         await begin(store, "r")
         await deliver(store, signal("r", id="1"))
-        anew = Commit(run_id="r", create=Run(id="r"), creation=Creation.REPLACE)
-        await done(store, anew)
+        replacing = Commit(run_id="r", create=Run(id="r"), creation=Creation.REPLACE)
+        await done(store, replacing)
         assert await store.inbox("r") == []
         assert await deliver(store, signal("r", id="1")) == Receipt(1)
 
@@ -183,7 +183,7 @@ class Sends(StoreContract, needs=(Capability.INBOX,)):
     @pytest.mark.proves("I7", "I12", "S-17")
     async def test_results_of_many_runs_in_one_call(self, store: Store) -> None:
         """Each arrives with the end of its own task, wherever its run lives. If one of the claims
-        was lost, whoever sends the others again, one by one, loses none and doubles none."""
+        was lost, sending the others again, one by one, loses none and doubles none."""
         runs = [f"r{n}" for n in range(9)]
         claims = []
         for run_id in runs:
@@ -200,7 +200,7 @@ class Sends(StoreContract, needs=(Capability.INBOX,)):
         for send, claim in zip(sends[4:], claims[4:], strict=True):
             with suppress(Fenced):
                 await store.send([send], finishes=[claim])
-        told = {run_id: [one.id for one in await store.inbox(run_id)] for run_id in runs}
-        assert told == {run_id: [f"of {run_id}"] if run_id != "r6" else [] for run_id in runs}
+        inboxes = {run_id: [one.id for one in await store.inbox(run_id)] for run_id in runs}
+        assert inboxes == {run_id: [f"of {run_id}"] if run_id != "r6" else [] for run_id in runs}
         left = await store.find_available_tasks(limit=9)
         assert [task.run_id for task in left] == ["r6"]

@@ -97,7 +97,7 @@ class TaskResults(StoreContract, needs=(Capability.TASKS,)):
 
     @pytest.mark.proves("C-28", "I7")
     async def test_an_expired_task_that_nobody_took_can_be_finished(self, store: Store) -> None:
-        """The work was done and nobody else began it: the result counts."""
+        """The work was done and no other worker has claimed it: the result counts."""
         await begin(store, "r")
         await put(store, task("t"))
         claim = await hold(store, "t", ttl=TTL)

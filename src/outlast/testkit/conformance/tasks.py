@@ -45,7 +45,7 @@ class Tasks(StoreContract, needs=(Capability.TASKS,)):
     @pytest.mark.proves("S-08", "S-24", "M-45", "I28")
     async def test_a_task_comes_back_with_all_its_fields(self, store: Store) -> None:
         """A task shows its run, its step, its definition and input; uid and time are the store's."""
-        begun = await begin(store, "r")
+        created = await begin(store, "r")
         full = Task(
             id="t-1",
             queue="gpu",
@@ -62,7 +62,7 @@ class Tasks(StoreContract, needs=(Capability.TASKS,)):
         before = await store.now()
         await put(store, full)
         (found,) = await store.find_available_tasks()
-        stamped = msgspec.structs.replace(full, uid=begun.uid, enqueued_at=found.enqueued_at)
+        stamped = msgspec.structs.replace(full, uid=created.uid, enqueued_at=found.enqueued_at)
         assert found == stamped
         assert before <= found.enqueued_at <= await store.now()
 
@@ -125,12 +125,12 @@ class Tasks(StoreContract, needs=(Capability.TASKS,)):
     @pytest.mark.proves("S-05", "S-12", "S-24", "C-10")
     async def test_a_claimed_task_is_nobody_elses(self, store: Store) -> None:
         """The claim says who has what until when; others get None and do not see the task."""
-        begun = await begin(store, "r")
+        created = await begin(store, "r")
         await put(store, task("t", queue="gpu"))
         before = await store.now()
         claim = await hold(store, "t", ttl=TTL)
         assert (claim.run_id, claim.task_id, claim.queue) == ("r", "t", "gpu")
-        assert (claim.owner, claim.uid) == ("worker", begun.uid)
+        assert (claim.owner, claim.uid) == ("worker", created.uid)
         assert claim.is_owned_by("worker")
         assert before <= claim.claimed_at <= await store.now()
         assert claim.expires_at is not None
@@ -241,7 +241,7 @@ class Tasks(StoreContract, needs=(Capability.TASKS,)):
 
     @pytest.mark.proves("C-28", "S-14")
     async def test_an_expired_task_that_nobody_took_is_renewed(self, store: Store) -> None:
-        """As with runs: late is not lost until somebody else has come."""
+        """As with runs: an expired claim is valid until it is superseded."""
         await begin(store, "r")
         await put(store, task("t"))
         claim = await hold(store, "t", ttl=TTL)

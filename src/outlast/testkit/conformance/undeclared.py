@@ -53,7 +53,7 @@ async def check_unsupported(store: Store, capability: Capability) -> None:
         for call in CALLS[capability]:
             with pytest.raises(Unsupported) as caught:
                 await call(store)
-            # Part of the contract: whoever catches what Python raises for "not implemented" sees it.
+            # Part of the contract: `except NotImplementedError` catches it.
             assert isinstance(caught.value, NotImplementedError)
 
 

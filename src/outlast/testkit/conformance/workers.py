@@ -92,10 +92,10 @@ class Counts(StoreContract, needs=(Capability.FIND,)):
         await begin(store, "b", workflow="b")
         await done(store, Commit(run_id="a", starts=(child,)))
         assert (await self._agree(store))["child", Status.PENDING] == 1
-        new = Run(id="a", workflow="anew", status=Status.RUNNING)
+        new = Run(id="a", workflow="renamed", status=Status.RUNNING)
         await done(store, Commit(run_id="a", create=new, creation=Creation.REPLACE))
         assert await self._agree(store) == {
-            ("anew", Status.RUNNING): 1,
+            ("renamed", Status.RUNNING): 1,
             ("b", Status.PENDING): 1,
             ("child", Status.PENDING): 1,
         }
@@ -244,7 +244,7 @@ class Moves(StoreContract, needs=(Capability.MOVE,)):
     @pytest.mark.proves("I3")
     @needs(Capability.TASKS)
     async def test_a_task_that_died_elsewhere_comes_dead(self, store: Store) -> None:
-        """With the commit that brings it, as it died: nobody is handed it, it can be brought back, and
+        """With the commit that brings it, as it died: it is not handed out, it can be redriven, and
         it goes with its run. One that is among the dead already stays as it is."""
         now = await store.now()
         died, put = now - timedelta(hours=2), now - timedelta(hours=3)
@@ -253,11 +253,11 @@ class Moves(StoreContract, needs=(Capability.MOVE,)):
             metadata={"x": "1"}, key="acme", priority=2, enqueued_at=put,
         )  # fmt: skip
         dead = DeadTask(lost, "it burns \u2713", died)
-        begun = await begin(store, "a")
+        created = await begin(store, "a")
         await done(store, Commit(run_id="a", dead=(dead,)))
         again = DeadTask(msgspec.structs.replace(lost, attempt=9), "again", now)
         await done(store, Commit(run_id="a", dead=(again,)))
-        expected = DeadTask(msgspec.structs.replace(lost, uid=begun.uid), dead.reason, died)
+        expected = DeadTask(msgspec.structs.replace(lost, uid=created.uid), dead.reason, died)
         assert (await store.contents("a")) == RunContents(dead=(expected,))
         assert await store.find_available_tasks(queue="q", limit=10) == []
         async with store.queue() as queue:

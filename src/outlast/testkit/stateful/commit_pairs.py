@@ -119,7 +119,7 @@ class CommitPairs(World):
         return tuple(events)
 
     def event(self, run_id: str, id: str = "") -> Event:
-        """An event of a run that can be told from all others."""
+        """An event of a run, with a unique id."""
         number = self.fresh("e")
         return Event(
             type="step.completed",

@@ -139,7 +139,7 @@ class Claims(Writes):
     @precondition(lambda self: bool(self.claims))
     @rule(pick=picks, owner=owners, deed=words("renew", "release", "commit"))
     def take_over(self, pick: int, owner: str, deed: str) -> None:
-        """Somebody slept past the lease, somebody else came, and the zombie goes on."""
+        """An owner is suspended past its lease, another one claims, and the zombie continues."""
         zombie = self.claims[-1 - pick % len(self.claims)]
         self.clock.advance(max(TTLS) + 1)
         self._claim(owner, TTLS[0], run_ids=[zombie[LEFT].run_id])

@@ -25,12 +25,12 @@ def children_are_told_of(case: Case) -> Iterator[Violation]:
             match payload:
                 case ChildSpawned():
                     if key in spawned:
-                        yield Violation("I21", id, f"child {key!r} was begun twice")
+                        yield Violation("I21", id, f"child {key!r} was started twice")
                     spawned[key] = open[key] = payload
                     yield from _missing(case, dumped.run, payload)
                 case ChildCompleted() | ChildFailedEvent():
                     if open.pop(key, None) is None:
-                        yield Violation("I21", id, f"nobody waits for the outcome of {key!r}")
+                        yield Violation("I21", id, f"no operation waits for the outcome of {key!r}")
                     else:
                         yield from _another_outcome(case, id, payload)
                 case OperationAbandoned(awaited=False) if key in open:
@@ -52,20 +52,22 @@ def _missing(case: Case, parent: Run, spawned: ChildSpawned) -> Iterator[Violati
 
 
 def _another_outcome(
-    case: Case, parent: str, told: ChildCompleted | ChildFailedEvent
+    case: Case, parent: str, outcome: ChildCompleted | ChildFailedEvent
 ) -> Iterator[Violation]:
-    child = case.final.runs.get(told.child_run_id)
-    if child is None or child.run.parent != parent or case.may_be_gone(told.child_run_id):
+    child = case.final.runs.get(outcome.child_run_id)
+    if child is None or child.run.parent != parent or case.may_be_gone(outcome.child_run_id):
         return
     run = child.run
-    if isinstance(told, ChildCompleted):
-        same = run.status is Status.COMPLETED and bytes(told.output or b"null") == bytes(
+    if isinstance(outcome, ChildCompleted):
+        same = run.status is Status.COMPLETED and bytes(outcome.output or b"null") == bytes(
             run.result or b"null"
         )
     else:
         same = run.status in (Status.FAILED, Status.CANCELLED)
     if not same:
-        message = f"it was told that {run.id!r} has {type(told).__name__}: that is {run.status}"
+        message = (
+            f"its history says that {run.id!r} has {type(outcome).__name__}: that is {run.status}"
+        )
         yield Violation("I21", parent, message)
 
 
@@ -75,7 +77,7 @@ def _left_behind(case: Case, parent: str, spawned: ChildSpawned) -> Iterator[Vio
     if child is None or spawned.parent_close or not case.evidence.settled:
         return
     if child.run.parent == parent and not child.run.status.terminal:
-        message = f"child {child.run.id!r} is {child.run.status}, and nobody waits for it any more"
+        message = f"child {child.run.id!r} is {child.run.status}, and no run waits for it any more"
         yield Violation("I21", parent, message)
 
 

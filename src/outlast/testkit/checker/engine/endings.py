@@ -35,20 +35,20 @@ from outlast.testkit.dump import RunDump
 def record_tells_the_end(case: Case) -> Iterator[Violation]:
     """I13: status, result and error are those of the last event, and the first is the start."""
     for id, dumped in case.final.runs.items():
-        told, run = [payload for _, payload in case.typed_events(id)], dumped.run
-        if len(told) < len(dumped.events) or not told:
+        payloads, run = [payload for _, payload in case.typed_events(id)], dumped.run
+        if len(payloads) < len(dumped.events) or not payloads:
             continue
-        starts = [payload for payload in told if isinstance(payload, WorkflowStarted)]
-        if len(starts) != 1 or told[0] is not starts[0]:
+        starts = [payload for payload in payloads if isinstance(payload, WorkflowStarted)]
+        if len(starts) != 1 or payloads[0] is not starts[0]:
             yield Violation("I13", id, f"it was started {len(starts)} times")
         elif starts[0].workflow_name != run.workflow:
             message = f"its history is of {starts[0].workflow_name!r}, its record {run.workflow!r}"
             yield Violation("I13", id, message)
-        wanted = _status(told[-1])
+        wanted = _status(payloads[-1])
         if (wanted is not None or run.status.terminal) and run.status is not wanted:
             yield Violation("I13", id, f"it is {run.status}, and its history says {wanted}")
-        elif wanted is not None and not _same_outcome(run, told[-1]):
-            message = f"its record has {run.result!r}, {run.error!r}, its history {told[-1]}"
+        elif wanted is not None and not _same_outcome(run, payloads[-1]):
+            message = f"its record has {run.result!r}, {run.error!r}, its history {payloads[-1]}"
             yield Violation("I13", id, message)
 
 
@@ -87,7 +87,7 @@ def _forgotten(case: Case, dumped: RunDump) -> Iterator[str]:
     if run.owner is not None:
         yield f"it rests and is still claimed by {run.owner!r}"
     if run.status in (Status.PENDING, Status.RUNNING):
-        yield f"it is {run.status}, and nobody goes on with it"
+        yield f"it is {run.status}, and no worker continues it"
     if run.runnable_at is not None and run.runnable_at <= case.final.at:
         yield f"it could go on since {run.runnable_at}"
     if run.status is Status.PAUSED or run.wait_kind == "mismatch":

@@ -95,7 +95,7 @@ class _Undoing:
                 if unfinished:
                     yield f"it ended before {unfinished} were undone"
                 if self._failed != self._told:
-                    yield f"that {sorted(self._failed)} could not be undone is not told"
+                    yield f"that {sorted(self._failed)} could not be undone is not reported"
 
     def _begin(self, step: str) -> Iterator[str]:
         if self._current is not None:

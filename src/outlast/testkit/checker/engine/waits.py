@@ -42,7 +42,9 @@ def nothing_is_early(case: Case) -> Iterator[Violation]:
                     continue
                 case TimerFired() | SignalTimeoutEvent():
                     if key not in waits:
-                        yield Violation("I15", id, f"{position(event)}: nobody waits for {key!r}")
+                        yield Violation(
+                            "I15", id, f"{position(event)}: no operation waits for {key!r}"
+                        )
                     waits.discard(key)
                 case StepStarted():
                     pass
