@@ -148,15 +148,15 @@ BAD: dict[str, tuple[Evidence, str]] = {
     ),
     "I15: twice": (
         left(lived((timer(6), "timer"), (FIRED, "timer", 6), (FIRED, "timer", 6), OVER)),
-        "nobody waits for 'timer'",
+        "no operation waits for 'timer'",
     ),
     "I15: after it was given up": (
         left(lived((timer(6), "timer"), (NO_MORE, "timer"), (FIRED, "timer", 6), OVER)),
-        "nobody waits for 'timer'",
+        "no operation waits for 'timer'",
     ),
     "I15: a timeout after the signal": (
         left(lived((waiting(timeout=6), "x"), (received(), "x"), (LATE, "x", 6), OVER)),
-        "nobody waits for 'x'",
+        "no operation waits for 'x'",
     ),
     "I16: taken and not recorded": (
         left(
@@ -257,7 +257,7 @@ BAD: dict[str, tuple[Evidence, str]] = {
     "I20: a failure that nobody is told of": (
         left(lived(*DID_A_AND_B, (undo("b", "a"), "undo"), (started(), "undo/b"),
                    (failed(), "undo/b"), *UNDID_A, BROKEN)),
-        "that ['b'] could not be undone is not told",
+        "that ['b'] could not be undone is not reported",
     ),
     "I20: a failure that is told as a success": (
         left(lived(*DID_A_AND_B, (undo("b", "a"), "undo"), (started(), "undo/b"),
@@ -276,11 +276,11 @@ BAD: dict[str, tuple[Evidence, str]] = {
     ),
     "I21: begun twice": (
         left(lived((child(), "c"), (child(), "c"), (CHILD_IS_DONE, "c"), OVER), THE_CHILD),
-        "was begun twice",
+        "was started twice",
     ),
     "I21: told twice": (
         left(lived((child(), "c"), (CHILD_IS_DONE, "c"), (CHILD_IS_DONE, "c"), OVER), THE_CHILD),
-        "nobody waits for the outcome of 'c'",
+        "no operation waits for the outcome of 'c'",
     ),
     "I21: another outcome": (
         left(lived((child(), "c"), (CHILD_FAILED, "c"), OVER), THE_CHILD),
@@ -288,17 +288,17 @@ BAD: dict[str, tuple[Evidence, str]] = {
     ),
     "I21: another result": (
         left(lived((child(), "c"), (ChildCompleted(child_run_id="r~c"), "c"), OVER), THE_CHILD),
-        "was told that 'r~c' has ChildCompleted",
+        "says that 'r~c' has ChildCompleted",
     ),
     "I21: left behind": (
         left(
             lived((child(), "c"), OVER),
             lived((timer(60), "timer"), id="r~c", parent="r", runnable_at=at(60)),
         ),
-        "nobody waits for it any more",
+        "no run waits for it any more",
     ),
     "I24: still claimed": (left(lived((waiting(), "x"), owner="w")), "still claimed by 'w'"),
-    "I24: nobody goes on": (left(lived(status=Status.RUNNING)), "nobody goes on with it"),
+    "I24: nobody goes on": (left(lived(status=Status.RUNNING)), "no worker continues it"),
     "I24: it could go on": (
         left(lived((timer(-1), "timer"), runnable_at=at(-1))),
         "it could go on since",
