@@ -352,8 +352,8 @@ MUTANTS = [
     Mutant(
         "a forced deletion forgets the runs outside",
         DELETING,
-        "        told = outcome_sends(run, await store.history(run_id), end)\n",
-        "        told: list[Send] = []\n",
+        "        sends = outcome_sends(run, await store.history(run_id), end)\n",
+        "        sends: list[Send] = []\n",
         story("crash_after or waits_for_a_deleted"),
     ),
     Mutant(

@@ -29,8 +29,8 @@ MUTANTS = [
     Mutant(
         "a worker that began while a run was parked never gets it",
         REJECTIONS,
-        "        if not park and await self.untried(run.workflow, codes, afresh=True):\n",
-        "        if park and await self.untried(run.workflow, codes, afresh=True):\n",
+        "        if not park and await self.untried(run.workflow, codes, reload=True):\n",
+        "        if park and await self.untried(run.workflow, codes, reload=True):\n",
         TESTS,
     ),
     Mutant(
