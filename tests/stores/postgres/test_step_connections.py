@@ -131,11 +131,12 @@ async def test_who_waits_for_too_long_is_told(
     one: FreshStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error names the option to change, and nothing was written."""
-    monkeypatch.setattr(database, "STEP_CONNECTION_TIMEOUT_S", 0.05)
     async with one.transaction():
+        monkeypatch.setattr(database, "STEP_CONNECTION_TIMEOUT_S", 0.05)
         with pytest.raises(TimedOut, match="step_pool_size"):
             async with one.transaction():
                 pytest.fail("there is one connection")
+    monkeypatch.undo()
     assert (await found(one, "SELECT 1"))[1] == 1
 
 
