@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from outlast import sync
     from outlast.app import App
     from outlast.call import Call
-    from outlast.client import Ask, Client, RunHandle, RunView, TransactionClient, Unreadable
+    from outlast.client import Client, RunHandle, RunView, TransactionClient, Unreadable
     from outlast.context import (
+        ask,
         branch,
         child,
         connection,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from outlast.engine.definitions.retry import Retry, RetryAfter
     from outlast.engine.operations.scopes import Stop
     from outlast.messages import Query, Signal, Update
+    from outlast.model.asks import Ask
     from outlast.model.event import Event
     from outlast.model.queue_policy import QueueOptions, QueuePolicy, Rate
     from outlast.model.run import Run, Status
@@ -79,6 +81,7 @@ __all__ = [
     "Unreadable",
     "Update",
     "Workflow",
+    "ask",
     "branch",
     "child",
     "connection",
@@ -111,11 +114,12 @@ __all__ = [
 _MODULES = {
     "outlast.app": "App",
     "outlast.call": "Call",
-    "outlast.client": "Ask Client RunHandle RunView TransactionClient Unreadable",
+    "outlast.client": "Client RunHandle RunView TransactionClient Unreadable",
     "outlast.decorators": "Step Workflow step workflow",
     "outlast.engine.definitions.retry": "Retry RetryAfter",
     "outlast.engine.operations.scopes": "Stop",
     "outlast.messages": "Query Signal Update",
+    "outlast.model.asks": "Ask",
     "outlast.model.event": "Event",
     "outlast.model.queue_policy": "QueueOptions QueuePolicy Rate",
     "outlast.model.run": "Run Status",

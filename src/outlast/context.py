@@ -15,14 +15,15 @@ import uuid as _uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, TypeVar, Unpack, overload
 
 from outlast._public import public
 from outlast.call import Call, check_call, workflow_here
 from outlast.decorators import Step
 from outlast.engine.definitions.retry import is_number
 from outlast.engine.operations import scopes as _scopes
-from outlast.engine.operations.ask import AskWait, Question
+from outlast.engine.operations.ask import AskWait, FollowUp, Question, due_at
+from outlast.engine.operations.ask import ask as ask_person
 from outlast.engine.operations.child import ParentClose
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.scopes import Stop, run_loop, run_scope
@@ -147,6 +148,57 @@ def halt(data: Any = None, type: Any = Any) -> Any:
     """Wait for a person: the run is `halted` and shows `data` until it is resumed with a
     value."""
     return perform(lambda run: run.perform(AskWait(run, Question(data=data), type)), "halt")
+
+
+class AskOptions(TypedDict, total=False):
+    """Options of a question; `ask` says what they do."""
+
+    to: str
+    data: Any
+    title: str
+    due: timedelta | datetime | None
+    notify: Step[..., Any] | None
+    remind: timedelta | None
+    escalate: str
+
+
+@overload
+def ask(name: str, **options: Unpack[AskOptions]) -> Coroutine[Any, Any, Any]: ...
+@overload
+def ask(name: str, type: TypeForm[T], **options: Unpack[AskOptions]) -> Coroutine[Any, Any, T]: ...
+@public
+def ask(
+    name: str,
+    type: Any = Any,
+    *,
+    to: str = "",
+    data: Any = None,
+    title: str = "",
+    due: timedelta | datetime | None = None,
+    notify: Step[..., Any] | None = None,
+    remind: timedelta | None = None,
+    escalate: str = "",
+) -> Any:
+    """Ask a person, and wait for an answer of a type: ``ask("approve-expense", Approval, to="finance", data=expense)``.
+
+    Each open question is a task of its own: `client.asks.list(to="finance")` finds it, and `client.asks.answer` answers
+    it. `to` is a person or a group, `title` and `data` are what they see, the form comes from the type. It should be
+    answered by `due`; a later answer still counts, and from then on the question is to `escalate`. `notify` is a step
+    that is called with the `Ask` and a reason: ``asked``, ``reminder`` (every `remind`), ``overdue``. If it fails, the
+    question stays open.
+    """
+    if notify is not None and not isinstance(notify, Step):
+        raise WorkflowMisuse(
+            f"ask({name!r}, notify={notify!r}) takes a step: decorate the function with @outlast.step"
+        )
+    check_name(name, "name of a question")
+
+    def asking(run: Execution) -> Coroutine[Any, Any, Any]:
+        question = Question(name=name, title=title, data=data, to=to, due_at=due_at(run.now, due))
+        follow_up = FollowUp(notify=notify, remind=remind, escalate=escalate)
+        return ask_person(run, AskWait(run, question, type), follow_up)
+
+    return perform(asking, "ask")
 
 
 @overload

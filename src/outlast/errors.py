@@ -292,6 +292,7 @@ class AskClosed(Refused):
             f"the question {name} is closed: its run no longer waits for an answer, and none was given"
         )
         self.ask_id = ask_id
+        self.title = title
 
 
 class CodeMissing(Refused):

@@ -147,26 +147,28 @@ async def confirm(question: str, otherwise: str) -> None:
     command line. The answer no exits with 1, Ctrl-C as usual."""
     if not sys.stdin.isatty():
         raise click.UsageError(otherwise)
-    if await _answer(f"{neutral(question)} [y/N]: ") not in ("y", "yes"):
+    if (await heard(f"{neutral(question)} [y/N]: ") or "").lower() not in ("y", "yes"):
         click.echo("nothing was changed", err=True)
         raise SystemExit(Exit.FOUND)
 
 
-async def _answer(prompt: str) -> str:
+async def heard(prompt: str) -> str | None:
+    """A line that is typed on the terminal; None at its end, `KeyboardInterrupt` for Ctrl-C."""
     loop = asyncio.get_running_loop()
-    heard: asyncio.Future[bool] = loop.create_future()
+    typed: asyncio.Future[bool] = loop.create_future()
 
     def hear(is_line: bool) -> None:
-        if not heard.done():
-            heard.set_result(is_line)
+        if not typed.done():
+            typed.set_result(is_line)
 
     before = signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, hear, False)
     loop.add_reader(sys.stdin.fileno(), hear, True)
     try:
         click.echo(prompt, nl=False, err=True)
-        if await heard:
-            return sys.stdin.readline().strip().lower()
+        if await typed:
+            line = sys.stdin.readline()
+            return line.strip() if line else None
     finally:
         loop.remove_reader(sys.stdin.fileno())
         loop.remove_signal_handler(signal.SIGINT)

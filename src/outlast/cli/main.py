@@ -81,6 +81,7 @@ COMMANDS = {
     "terminate": "control",
     "pause": "control",
     "resume": "control",
+    "asks": "asks",
     "retry": "control",
     "fork": "start",
     "rm": "control",

@@ -8,14 +8,12 @@ has: the store accepts the first one, without a worker, and every later one is r
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
 
-from outlast._public import public
 from outlast.client.backend import Backend
 from outlast.client.view import shown
 from outlast.codecs import JsonCodec
@@ -30,7 +28,16 @@ from outlast.errors import (
     RunClosed,
     Undecodable,
 )
-from outlast.model.asks import ASKED_TO, ASKING, Answer, OpenAsk, ask_id, asks_in, parse_ask_id
+from outlast.model.asks import (
+    ASKED_TO,
+    ASKING,
+    Answer,
+    Ask,
+    OpenAsk,
+    ask_id,
+    asks_in,
+    parse_ask_id,
+)
 from outlast.model.event import Event, EventType, payload_of
 from outlast.model.ids import check_name, new_id
 from outlast.model.json import from_json, to_json
@@ -46,40 +53,6 @@ TRIES = 10
 """How often a run can begin another life, or reject an answer, while one is being sent."""
 PAGE = 1000
 List = list  # in a class that has a method `list`
-
-
-@public
-@dataclass(frozen=True, kw_only=True)
-class Ask:
-    """A question to a person, as one task: what is asked, whom, until when, and how it stands.
-
-    `schema` is the JSON schema of an answer; None if every value answers it. `status` is ``open``, ``answered``, or
-    ``closed``: the run no longer asks. `by` and `answered_at` say who answered and when.
-    """
-
-    id: str
-    run_id: str
-    workflow: str = ""
-    name: str = ""
-    title: str = ""
-    to: str = ""
-    data: Any = None
-    schema: dict[str, Any] | None = None
-    asked_at: datetime | None = None
-    due_at: datetime | None = None
-    status: Literal["open", "answered", "closed"] = "open"
-    answer: Any = None
-    by: str = ""
-    answered_at: datetime | None = None
-
-    def is_overdue(self, now: datetime) -> bool:
-        """Whether it is open and should have been answered by now."""
-        return self.status == "open" and self.due_at is not None and self.due_at <= now
-
-    def to_dict(self) -> dict[str, Any]:
-        """The question as JSON values."""
-        values: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str)
-        return values
 
 
 class Asks:

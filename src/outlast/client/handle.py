@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from msgspec import Raw
 
 from outlast._public import public
-from outlast.client.asks import Ask, open_asks, resumed
+from outlast.client.asks import open_asks, resumed
 from outlast.client.backend import Backend
 from outlast.client.history_reset import edited_input, forked, retrial
 from outlast.client.moved_runs import TRIES, coming_and_going, find_here, has_come
@@ -35,7 +35,7 @@ from outlast.errors import (
     UpdateFailed,
 )
 from outlast.messages import Query, Signal, Update
-from outlast.model.asks import ASKING
+from outlast.model.asks import ASKING, Ask
 from outlast.model.commit import Committed
 from outlast.model.event import Event, EventType
 from outlast.model.ids import SCHEDULE_OF, check_id, new_id

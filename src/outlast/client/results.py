@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,9 +20,10 @@ from outlast.client.moved_runs import find_here
 from outlast.engine.definitions.retry import is_number
 from outlast.engine.replay.error_text import with_place
 from outlast.errors import InvalidValue, OutlastError, RunFailed, RunParked, TryAgain, UpdateFailed
+from outlast.model.asks import asks_in
 from outlast.model.event import Event, EventType, payload_of
 from outlast.model.json import from_json
-from outlast.model.payloads import UpdateCompleted, WorkflowFailed, WorkflowStarted
+from outlast.model.payloads import HaltStarted, UpdateCompleted, WorkflowFailed, WorkflowStarted
 from outlast.model.run import MISMATCH, Run, Status
 from outlast.ports.clock import Clock, look_again_after
 from outlast.ports.port import Capability
@@ -64,12 +66,27 @@ async def ended(
         left = patience if deadline is None else deadline - clock.monotonic()
         if left <= 0:
             kind = f" ({run.wait_kind})" if run.wait_kind else ""
+            asks = "".join([f", it asks {what}" for what in await _asked(store, run)])
             raise TimeoutError(
-                f"run {run_id!r} is {run.status}{kind} after {timeout} s: `outlast why {run_id}` says what "
+                f"run {run_id!r} is {run.status}{kind} after {timeout} s{asks}: `outlast why {run_id}` says what "
                 "it waits for"
             )
         if ending(run_id) is None:
             await store.notifier.wait(clock, min(left, patience), since=wakeups)
+
+
+async def _asked(store: Store, run: Run) -> list[str]:
+    """What a run asks people, and whom, each as text."""
+    found = []
+    for ask in asks_in(run.attributes):
+        with suppress(OutlastError):  # the store may be away by now: its record says enough
+            for event in await store.history(run.id, after=ask.sequence - 1, limit=1):
+                asked = payload_of(event)
+                if isinstance(asked, HaltStarted) and asked.id == ask.token:
+                    title = asked.title or asked.name
+                    whom = repr(ask.to) if ask.to else "a person"
+                    found.append(f"{whom} {title!r}" if title else f"{whom} a question")
+    return found
 
 
 def _is_parked(run: Run) -> bool:

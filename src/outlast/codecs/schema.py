@@ -35,9 +35,9 @@ def schema_of(type: Any) -> msgspec.Raw | None:
     return msgspec.Raw(msgspec.json.encode(found)) if found else None
 
 
-def problem_in(value: Any, schema: Any) -> str | None:
-    """Why a value, as JSON data, does not fit a schema; None if it does."""
-    return next(_Check(schema).problems(value, schema, "", 0), None)
+def problem_in(value: Any, schema: Any, root: Any = None) -> str | None:
+    """Why a value, as JSON data, does not fit a schema, which is a part of `root`; None if it does."""
+    return next(_Check(schema if root is None else root).problems(value, schema, "", 0), None)
 
 
 def resolved(schema: Any, root: Any) -> dict[str, Any]:

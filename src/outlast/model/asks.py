@@ -16,11 +16,14 @@ from __future__ import annotations
 import hashlib
 from base64 import b32encode
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import msgspec
 from msgspec import Raw, Struct
 
+from outlast._public import public
 from outlast.errors import InvalidId
 from outlast.model.run import Attribute
 
@@ -28,6 +31,40 @@ ASKING = "outlast.ask"
 ASKED_TO = f"{ASKING}.to:"
 _ASK = f"{ASKING}:"
 PLACE = "/"
+
+
+@public
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """A question to a person, as one task: what is asked, whom, until when, and how it stands.
+
+    `schema` is the JSON schema of an answer; None if every value answers it. `status` is ``open``, ``answered``, or
+    ``closed``: the run no longer asks. `by` and `answered_at` say who answered and when.
+    """
+
+    id: str
+    run_id: str
+    workflow: str = ""
+    name: str = ""
+    title: str = ""
+    to: str = ""
+    data: Any = None
+    schema: dict[str, Any] | None = None
+    asked_at: datetime | None = None
+    due_at: datetime | None = None
+    status: Literal["open", "answered", "closed"] = "open"
+    answer: Any = None
+    by: str = ""
+    answered_at: datetime | None = None
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Whether it is open and should have been answered by now."""
+        return self.status == "open" and self.due_at is not None and self.due_at <= now
+
+    def to_dict(self) -> dict[str, Any]:
+        """The question as JSON values."""
+        values: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str)
+        return values
 
 
 class OpenAsk(NamedTuple):

@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from outlast.errors import Undecodable
 from outlast.model import payloads as events
+from outlast.model.asks import ask_id
 from outlast.model.event import Event, EventType, payload_of
 from outlast.model.payloads import Payload, chain_text
 
@@ -52,6 +53,7 @@ class Part:
     error: str | None = None
     note: str = ""
     to: str = ""
+    ask_id: str = ""
     child_id: str | None = None
     frames: list[str] = field(default_factory=list)
     rejected: list[str] = field(default_factory=list)
@@ -230,6 +232,7 @@ def _apply(tree: _Tree, event: Event, payload: Payload) -> None:
             part.frames = _frames(payload.details)
         case events.HaltStarted(data=data, title=title, name=name, to=to, due_at=until):
             part.status, part.input, part.until, part.to = "waiting", data, until, to
+            part.ask_id = ask_id(event.run_id, payload.id)
             part.name = title or name or part.name
         case events.HaltReassigned(to=to):
             part.note = f"escalated from {part.to} to {to}" if part.to else f"escalated to {to}"

@@ -236,10 +236,14 @@ def _waiting(part: Part, id: str) -> Reason:
         case "timer":
             return Reason(text=f"It sleeps{start}{by}.", times=since + until)
         case "halt":
+            whom = quoted(part.to) if part.to else "a person"
+            what = f" to answer {name}" if part.name != part.key else ""
+            due = ", due {}" if until else ""
+            answer = f"outlast asks answer {quote(part.ask_id)}"
             return Reason(
-                text=f"It waits for a person{start}.",
-                times=since,
-                commands=(f"outlast show {id}", f"outlast resume {id} --value JSON"),
+                text=f"It waits for {whom}{what}{start}{due}.",
+                times=since + until,
+                commands=(f"outlast show {id}", answer),
             )
         case "child":
             child = quote(part.child_id or "")

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from outlast.client.asks import Ask, List
 from outlast.client.asks import Asks as AsyncAsks
+from outlast.client.asks import List
+from outlast.model.asks import Ask
 from outlast.ports.store_methods import LOCK_PATIENCE_S
 from outlast.sync.blocking import Twin, iterate, taken_here
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from outlast.call import Call
+from outlast.context import AskOptions
+from outlast.context import ask as _async_ask
 from outlast.context import child as _async_child
 from outlast.context import halt as _async_halt
 from outlast.context import loop as _async_loop
@@ -30,6 +32,45 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+@overload
+def ask(name: str, **options: Unpack[AskOptions]) -> Any: ...
+@overload
+def ask(name: str, type: TypeForm[T], **options: Unpack[AskOptions]) -> T: ...
+def ask(
+    name: str,
+    type: Any = Any,
+    *,
+    to: str = "",
+    data: Any = None,
+    title: str = "",
+    due: timedelta | datetime | None = None,
+    notify: Step[..., Any] | PlainStep[..., Any] | None = None,
+    remind: timedelta | None = None,
+    escalate: str = "",
+) -> Any:
+    """Ask a person, and wait for an answer of a type: ``ask("approve-expense", Approval, to="finance", data=expense)``.
+
+    Each open question is a task of its own: `client.asks.list(to="finance")` finds it, and `client.asks.answer` answers
+    it. `to` is a person or a group, `title` and `data` are what they see, the form comes from the type. It should be
+    answered by `due`; a later answer still counts, and from then on the question is to `escalate`. `notify` is a step
+    that is called with the `Ask` and a reason: ``asked``, ``reminder`` (every `remind`), ``overdue``. If it fails, the
+    question stays open.
+    """
+    check_plain("ask")
+    of: Any = _async_ask
+    return of(
+        name,
+        type,
+        to=to,
+        data=data,
+        title=title,
+        due=due,
+        notify=notify,
+        remind=remind,
+        escalate=escalate,
+    )
 
 
 def child(

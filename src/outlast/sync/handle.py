@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from outlast.client.asks import Ask
 from outlast.client.handle import RunHandle as AsyncRunHandle
 from outlast.client.view import RunView
 from outlast.messages import Query, Signal, Update
+from outlast.model.asks import Ask
 from outlast.model.event import Event
 from outlast.model.run_contents import Activity, Entry
 from outlast.ports.store_methods import LOCK_PATIENCE_S

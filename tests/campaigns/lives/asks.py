@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 
@@ -13,6 +14,7 @@ from outlast.errors import (
     AlreadyAnswered,
     AskClosed,
     AskUnnamed,
+    InvalidId,
     InvalidValue,
     NotFound,
     RunCancelled,
@@ -248,6 +250,195 @@ async def a_value_that_does_not_fit_is_refused(store: Store, clock: VirtualClock
         assert [ask.id for ask in await run.asks()] == [small.id]
 
 
+# -- asks -----------------------------------------------------------------------------------------
+
+notified: list[tuple[str, str, str]] = []
+
+
+@outlast.step(retry=outlast.Retry(attempts=1))
+async def notify(ask: outlast.Ask, reason: str) -> None:
+    notified.append((ask.id, ask.to, reason))
+    if "mail" in broken:
+        raise ConnectionError("no mail")
+
+
+@outlast.workflow
+async def expense(amount: int, days: int = 3) -> str:
+    approval = await outlast.ask(
+        "approve-expense",
+        Approval,
+        to="finance",
+        title=f"Approve {amount} EUR?",
+        data={"amount": amount},
+        due=timedelta(days=days),
+        notify=notify,
+        remind=timedelta(days=1),
+        escalate="cfo",
+    )
+    return f"{approval.approved} {approval.note}"
+
+
+async def open_questions_of_all_runs_are_found(store: Store, clock: VirtualClock) -> None:
+    """By whom they are to, also those of children; each with its title, data, form and due time. The answer says who and
+    when, and the run goes on with a value of the type."""
+    notified.clear()
+    async with app(expense, parent_of_asks, store=store, clock=clock) as opened:
+        asks = opened.client.asks
+        run = await opened.start(expense(10), id="e")
+        await opened.start(parent_of_asks(), id="p")
+        while len(await asks.list(to="finance")) != 2:
+            await clock.sleep(1)
+        [ask] = await run.asks()
+        [child] = [one for one in await asks.list(to="finance") if one.run_id != "e"]
+        assert child.run_id.startswith("p~")
+        assert await asks.list(to="legal") == []
+        assert len(await asks.list(to=["finance", "legal"])) == 2
+        assert len(await asks.list(workflow="expense", limit=1)) == 1
+        assert (ask.name, ask.title, ask.to) == ("approve-expense", "Approve 10 EUR?", "finance")
+        assert (ask.data, ask.status, ask.workflow) == ({"amount": 10}, "open", "expense")
+        assert ask.asked_at is not None
+        assert ask.due_at == ask.asked_at + timedelta(days=3)
+        assert ask.schema is not None
+        assert "Approval" in str(ask.schema)
+        for client in (opened.client, Client(store)):  # with the type, and with the schema
+            with pytest.raises(InvalidValue, match="approved"):
+                await client.asks.answer(ask.id, {"note": "well"}, by="ann")
+        await Client(store).asks.answer(ask.id, {"approved": True, "note": "fine"}, by="ann")
+        with pytest.raises(AlreadyAnswered, match="answered by ann at "):
+            await asks.answer(ask.id, Approval(False), by="bob")
+        assert await run.result(timeout=LONG) == "True fine"
+        past = await asks.get(ask.id)
+        assert (past.status, past.by, past.answer) == (
+            "answered",
+            "ann",
+            {"approved": True, "note": "fine"},
+        )
+        assert past.answered_at is not None
+        assert [one.id for one in await asks.list()] == [child.id]
+        assert (ask.id, "finance", "asked") in notified
+
+
+@outlast.workflow
+async def parent_of_asks() -> str:
+    return await expense(99)
+
+
+async def an_overdue_question_is_escalated_and_still_answered(
+    store: Store, clock: VirtualClock
+) -> None:
+    """Reminders come daily until it is answered; when it is due it goes to another group, and a late answer counts."""
+    notified.clear()
+    async with app(expense, store=store, clock=clock) as opened:
+        asks = opened.client.asks
+        run = await opened.start(expense(10), id="e")
+        [ask] = await asked(opened, "e")
+        await clock.sleep(2.5 * 86400)
+        assert [reason for _, _, reason in notified] == ["asked", "reminder", "reminder"]
+        assert not (await asks.get(ask.id)).is_overdue(clock.now())
+        await clock.sleep(86400)
+        while len(notified) < 4:
+            await clock.sleep(1)
+        assert notified[3] == (ask.id, "cfo", "overdue")
+        assert await asks.list(to="finance") == []
+        [late] = await asks.list(to="cfo")
+        assert (late.id, late.to, late.is_overdue(clock.now())) == (ask.id, "cfo", True)
+        await asks.answer(ask.id, Approval(True, "late"), by="carl")
+        assert await run.result(timeout=LONG) == "True late"
+        count = len(notified)
+        await clock.sleep(5 * 86400)
+        assert len(notified) == count
+        past = await asks.get(ask.id)
+        assert (past.to, past.by) == ("cfo", "carl")
+
+
+async def a_notification_that_fails_leaves_the_question_open(
+    store: Store, clock: VirtualClock
+) -> None:
+    """The failure is recorded, the question stays open and is answered."""
+    notified.clear()
+    broken.add("mail")
+    async with app(expense, store=store, clock=clock) as opened:
+        run = await opened.start(expense(10), id="e")
+        [ask] = await asked(opened, "e")
+        while not notified:
+            await clock.sleep(1)
+        await clock.sleep(10)
+        assert (await run.status()).status is Status.HALTED
+        await opened.client.asks.answer(ask.id, Approval(True))
+        assert await run.result(timeout=LONG) == "True "
+
+
+@outlast.workflow
+async def impatient_asks() -> str:
+    try:
+        async with asyncio.timeout(60):
+            return await outlast.ask("name", str)
+    except TimeoutError:
+        answers = await asyncio.gather(
+            outlast.scope(asks_inside, "left"), outlast.scope(asks_inside, "right")
+        )
+        return " ".join(answers)
+
+
+async def asks_inside(side: str) -> str:
+    return await outlast.ask(f"name-{side}", str)
+
+
+async def a_question_that_the_code_gives_up_is_closed(store: Store, clock: VirtualClock) -> None:
+    """After a time limit of the code its question is closed, and cannot be answered; scopes ask questions of their own."""
+    async with app(impatient_asks, store=store, clock=clock) as opened:
+        run = await opened.start(impatient_asks(), id="p")
+        [given_up] = await asked(opened, "p")
+        await clock.sleep(61)
+        left, right = await asked(opened, "p", 2)
+        with pytest.raises(AskClosed, match="closed"):
+            await opened.client.asks.answer(given_up.id, "Ada")
+        assert (await opened.client.asks.get(given_up.id)).status == "closed"
+        await opened.client.asks.answer(right.id, "Bo")
+        await opened.client.asks.answer(left.id, "Al")
+        assert await run.result(timeout=LONG) == "Al Bo"
+
+
+@outlast.workflow
+async def asks_beside_a_failure() -> str:
+    answer = asyncio.ensure_future(outlast.ask("name", str, to="ann"))
+    await do("shaky")
+    return await answer
+
+
+async def a_question_from_before_the_failure_keeps_its_id(
+    store: Store, clock: VirtualClock
+) -> None:
+    """The failure closes it, a retry opens it again under the same id."""
+    async with app(asks_beside_a_failure, store=store, clock=clock) as opened:
+        broken.add("shaky")
+        run = await opened.start(asks_beside_a_failure(), id="p")
+        [before] = await asked(opened, "p")
+        await settled(opened, "p")
+        assert await opened.client.asks.list() == []
+        with pytest.raises(AskClosed):
+            await opened.client.asks.answer(before.id, "Ada")
+        broken.clear()
+        await run.retry()
+        [again] = await asked(opened, "p")
+        assert again.id == before.id
+        await opened.client.asks.answer(before.id, "Ada", by="ann")
+        assert await run.result(timeout=LONG) == "Ada"
+
+
+async def ids_that_name_no_question_are_refused(store: Store, clock: VirtualClock) -> None:
+    """One that is no id, one of a run that is not there, one that the run never asked."""
+    async with app(expense, store=store, clock=clock) as opened:
+        await opened.start(expense(10), id="e")
+        await asked(opened, "e")
+        asks = opened.client.asks
+        for id, refusal in (("e", InvalidId), ("x/abcdefgh", NotFound), ("e/abcdefgh", NotFound)):
+            with pytest.raises(refusal):
+                await asks.get(id)
+            with pytest.raises(refusal):
+                await asks.answer(id, Approval(True))
+
+
 ASK_STORIES: tuple[Story, ...] = (
     an_answer_reaches_the_question_that_it_names,
     a_second_answer_is_not_taken_for_the_next_question,
@@ -258,4 +449,10 @@ ASK_STORIES: tuple[Story, ...] = (
     an_answer_waits_while_the_run_is_paused,
     a_fork_asks_for_itself,
     a_value_that_does_not_fit_is_refused,
+    open_questions_of_all_runs_are_found,
+    an_overdue_question_is_escalated_and_still_answered,
+    a_notification_that_fails_leaves_the_question_open,
+    a_question_that_the_code_gives_up_is_closed,
+    a_question_from_before_the_failure_keeps_its_id,
+    ids_that_name_no_question_are_refused,
 )

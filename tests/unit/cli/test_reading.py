@@ -288,7 +288,7 @@ WHY = [
     ("order-done", "It completed at", "outlast show order-done"),
     ("order-lost", "A retry continues from 'child:pack'", "outlast retry order-lost"),
     ("order-waits", "It waits for the signal 'go' since", "outlast signal order-waits go --value JSON"),
-    ("order-halts", "It waits for a person since", "outlast resume order-halts --value JSON"),
+    ("order-halts", "It waits for a person since", "outlast asks answer order-halts/"),
     ("order-sleeps", "It sleeps since", None),
 ]  # fmt: skip
 
@@ -300,7 +300,7 @@ def test_why_says_what_it_waits_for(
     """A sentence, and what to type to move it on."""
     [reason] = records(outlast("why", run_id).stdout)
     assert told in reason["why"]
-    assert command is None or command in reason["commands"]
+    assert command is None or any(each.startswith(command) for each in reason["commands"])
 
 
 def test_why_says_that_no_worker_has_the_code(outlast: Invoke) -> None:

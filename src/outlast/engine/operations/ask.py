@@ -2,20 +2,27 @@
 
 `outlast.ask` and `outlast.halt` are the same wait; a halt asks without a name, a form or an assignee. Each open
 question is one of its own: the answer names it, and reaches no other (`outlast.model.asks`).
+
+Notifications, reminders and the escalation are a task beside the wait that sleeps and calls a step, so they are durable
+like all that a workflow does. The task ends with the wait.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from outlast.engine.operations.waits import MessageWait
-from outlast.errors import OutlastError
-from outlast.model.asks import OpenAsk, token_of
+from outlast.errors import InvalidValue, OutlastError, StepFailed
+from outlast.model.asks import Ask, OpenAsk, ask_id, token_of
 from outlast.model.event import Event
+from outlast.model.ids import check_name
 from outlast.model.payloads import (
     HaltReassigned,
     HaltResumed,
@@ -37,6 +44,19 @@ class Question(Struct, frozen=True, kw_only=True):
     data: Any = None
     to: str = ""
     due_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.to:
+            check_name(self.to, f"`to` of the question {self.name!r}")
+
+
+def due_at(now: datetime, due: timedelta | datetime | None) -> datetime | None:
+    """When a question should be answered."""
+    if isinstance(due, timedelta):
+        return now + due
+    if due is not None and (not isinstance(due, datetime) or due.tzinfo is None):
+        raise InvalidValue(f"due={due!r}: use a timedelta, or a datetime with a time zone")
+    return due
 
 
 class AskWait(MessageWait):
@@ -112,3 +132,83 @@ class AskWait(MessageWait):
             return same and bool(codec.decode(now.data) == codec.decode(earlier.data))
         except OutlastError:
             return False
+
+    def as_ask(self, asked_at: datetime) -> Ask:
+        """The question as a notification gets it."""
+        asked, execution = self.asked, self._execution
+        data = execution.codec.decode(asked.data, where="data of a question")
+        return Ask(
+            id=ask_id(execution.run_id, asked.id),
+            run_id=execution.run_id,
+            workflow=execution.workflow.name,
+            name=asked.name,
+            title=asked.title or asked.name,
+            to=self.to,
+            data=msgspec.to_builtins(data, enc_hook=str),
+            schema=None if asked.schema is None else msgspec.json.decode(asked.schema),
+            asked_at=asked_at,
+            due_at=asked.due_at,
+        )
+
+
+Notify = Callable[[Ask, str], Awaitable[Any]]
+
+
+class FollowUp(Struct, frozen=True, kw_only=True):
+    """What happens while a question is open: `notify` is called with it and a reason when it is asked, every `remind`,
+    and when it is overdue; then it is to `escalate`."""
+
+    notify: Notify | None = None
+    remind: timedelta | None = None
+    escalate: str = ""
+
+    def __post_init__(self) -> None:
+        if self.escalate:
+            check_name(self.escalate, "`escalate` of a question")
+        if self.remind is not None and (self.remind <= timedelta(0) or self.notify is None):
+            raise InvalidValue(
+                f"remind={self.remind!r}: use a positive timedelta, and name the step to call, notify=…"
+            )
+
+
+async def ask(execution: Execution, wait: AskWait, follow_up: FollowUp) -> Any:
+    """Ask, and follow up until the question is answered or the code stops asking."""
+    if follow_up.escalate and wait.asked.due_at is None:
+        raise InvalidValue(f"escalate={follow_up.escalate!r}: say when, due=…")
+    if follow_up.notify is None and not follow_up.escalate:
+        return await execution.perform(wait)
+    # It starts when this task waits: then the question is asked.
+    following = asyncio.ensure_future(_follow_up(execution, wait, follow_up))
+    try:
+        return await execution.perform(wait)
+    finally:
+        following.cancel()
+
+
+async def _follow_up(execution: Execution, wait: AskWait, follow_up: FollowUp) -> None:
+    asked_at = execution.now
+
+    async def notify(reason: str) -> None:
+        if follow_up.notify is not None:
+            try:
+                await follow_up.notify(wait.as_ask(asked_at), reason)
+            except StepFailed:
+                return  # recorded; the question stays open
+
+    await notify("asked")
+    due, remind = wait.asked.due_at, follow_up.remind
+    reminder = None if remind is None else asked_at + remind
+    while due is not None or reminder is not None:
+        moment = min(each for each in (due, reminder) if each is not None)
+        await asyncio.sleep(max((moment - execution.now).total_seconds(), 0))
+        if moment == due:
+            due = None
+            if follow_up.escalate:
+                execution.record(wait.key, HaltReassigned(to=follow_up.escalate), wait)
+                wait.to = follow_up.escalate
+            await notify("overdue")
+        else:
+            await notify("reminder")
+        # Those that were missed while no worker ran are not made up.
+        while remind is not None and reminder is not None and reminder <= execution.now:
+            reminder += remind
