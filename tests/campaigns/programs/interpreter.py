@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from functools import cache
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from outlast.errors import SignalTimeout, StepFailed
 from outlast.testing.virtual_clock import sleep as step_sleep
 from tests.campaigns.programs.ledger import Body, Ledger, Observed
 from tests.campaigns.programs.program import (
+    Ask,
     Block,
     Branch,
     Case,
@@ -375,6 +377,13 @@ async def _halt(node: Halt, path: str, waiting: Waiting) -> Any:
     return await outlast.halt(path)
 
 
+async def _ask(node: Ask, path: str, waiting: Waiting) -> Any:
+    if node.late is None:
+        return await outlast.ask("word", to="people", data=path)
+    due = timedelta(seconds=node.late)
+    return await outlast.ask("word", to="people", data=path, due=due, escalate="others")
+
+
 async def _branch(node: Branch, path: str, waiting: Waiting) -> Any:
     if outlast.branch("choice", node.choice):
         return await _block(node.body, f"{path}:0", waiting)
@@ -415,6 +424,7 @@ KINDS: dict[type[Node], Callable[[Any, str, Any], Awaitable[Any]]] = {
     Sleep: _sleep,
     Signal: _signal,
     Halt: _halt,
+    Ask: _ask,
     Branch: _branch,
     Publish: _publish,
     Raise: _raise,

@@ -19,11 +19,13 @@ from typing import Any
 from tests.campaigns.programs.ledger import Body, FinalRun, Ledger, Observed, Recorded, Told
 from tests.campaigns.programs.program import (
     LEASE,
+    Ask,
     Block,
     Branch,
     Case,
     Child,
     Gather,
+    Halt,
     Loop,
     Map,
     Node,
@@ -171,6 +173,8 @@ def callers_get_plain_answers(model: _Model) -> Iterator[str]:
             "UpdateFailed",
             "RunExists",
             "RunsOpen",
+            "AlreadyAnswered",
+            "AskClosed",
         ) and not _waits_for_a_cancelled_child(model, told):
             yield f"{told.do} of {told.run_id}: {told.error}"
 
@@ -681,6 +685,23 @@ def signals_are_taken_once_and_in_order(model: _Model) -> Iterator[str]:
             yield f"{run_id} took {values} for {name!r} and never {skipped} before"
 
 
+def the_first_answer_counts(model: _Model) -> Iterator[str]:
+    """Of all answers to one question one is accepted, and code that asks gets an answer that was given to what it
+    asks: never one to another question, and none that was refused."""
+    accepted: dict[str, list[Told]] = defaultdict(list)
+    for told in model.acts("answer"):
+        if told.done is not None:
+            accepted[told.name].append(told)
+    for ask, answers in accepted.items():
+        if len(answers) > 1:
+            yield f"{ask} was answered {[told.value for told in answers]}, each as the first"
+    given = {(told.answer, told.value) for told in model.acts("answer")}
+    for seen in model.ledger.seen:
+        if seen.kind == "value" and isinstance(model.node(seen.path), Halt | Ask):
+            if (seen.path, seen.value) not in given:
+                yield f"{seen.run_id} got {seen.value} for what it asks at {seen.path}"
+
+
 def updates_are_answered(model: _Model) -> Iterator[str]:
     """What a run has answered reaches who asked; the same key has one answer."""
     answered = {
@@ -724,6 +745,7 @@ RULES: tuple[Callable[[_Model], Iterator[str]], ...] = (
     children_have_an_owner,
     children_give_their_result,
     signals_are_taken_once_and_in_order,
+    the_first_answer_counts,
     updates_are_answered,
 )
 

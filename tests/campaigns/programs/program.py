@@ -114,6 +114,13 @@ class Halt(Node):
 
 
 @dataclass(frozen=True)
+class Ask(Node):
+    """Ask a person by name; one that is late goes to another group after so many seconds."""
+
+    late: float | None = None
+
+
+@dataclass(frozen=True)
 class Branch(Node):
     """A recorded decision, and what is done if it is True."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.campaigns.programs.program import (
     Act,
+    Ask,
     Block,
     Branch,
     Case,
@@ -123,6 +124,8 @@ def _node(node: Node) -> Iterator[str]:
             yield f"await outlast.wait_for_signal({node.name!r}{_options(node, ', ', ('name',))})"
         case Halt():
             yield "await outlast.halt()"
+        case Ask():
+            yield f"await outlast.ask('word'{_options(node, ', ')})"
         case Branch(choice=choice, body=body):
             yield f"if outlast.branch('choice', {choice}):"
             yield from _inside(body)

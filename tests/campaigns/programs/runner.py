@@ -28,6 +28,7 @@ from outlast.client import Client
 from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner import run_driver
 from outlast.errors import Busy, Closed, NotFound, OutlastError, TryAgain, Unavailable
+from outlast.model.asks import ask_id, asks_in
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import seeded
 from outlast.model.query import RunQuery
@@ -350,8 +351,9 @@ class _World:
             case "pause":
                 await client.get(run_id).pause()
             case "resume":
-                run = await client.get(run_id).status()
-                await client.get(run_id).resume(value if run.status == "halted" else None)
+                await client.get(run_id).resume()
+            case "answer":
+                return await self._answer_ask(told)
             case "retry":
                 await client.get(run_id).retry()
             case "fork":
@@ -367,6 +369,18 @@ class _World:
             case "reopen":
                 await self._reopen()
         return None
+
+    async def _answer_ask(self, told: Told) -> Any:
+        """Answer the question that is named, or else the first that the run asks; what was asked."""
+        asks = self.client.asks
+        if "/" not in told.name:
+            open_asks = await self.client.get(told.run_id).asks()
+            if not open_asks:
+                raise NotFound("ask", "any")
+            told.name = open_asks[0].id
+        told.answer = (await asks.get(told.name)).data
+        await asks.answer(told.name, told.value, by=str(told.value))
+        return told.answer
 
     async def _reopen(self) -> None:
         """Stop the oldest worker in good order, and begin another."""
@@ -388,8 +402,11 @@ class _World:
         async for run in self.store.inner.find_all(RunQuery()):
             if run.status.terminal:
                 continue
-            if run.status in ("halted", "paused") and run.wait_kind != "mismatch":
+            if run.status == "paused":
                 self._do("resume", run.id)
+            for ask in asks_in(run.attributes):
+                for _ in ("one person", "another one"):
+                    self._do("answer", run.id, ask_id(run.id, ask.token))
             for name in names:
                 self._do("signal", run.id, name)
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.campaigns.programs.program import (
     Act,
+    Ask,
     Block,
     Branch,
     Case,
@@ -75,12 +76,12 @@ def case_of(seed: int) -> Case:
     return Generator(Drawn(seed)).case()
 
 
-SIMPLE = ["step"] * 7 + ["map"] * 2 + ["sleep", "signal", "raise", "publish", "halt"]
+SIMPLE = ["step"] * 7 + ["map"] * 2 + ["sleep", "signal", "raise", "publish", "halt", "ask"]
 NESTED = ["gather"] * 3 + ["child"] * 4 + ["try"] * 2 + ["loop"] * 2
 NESTED += ["scope", "timeout", "branch"]
 DEEPEST = 3
 ACTS = ["signal"] * 2 + ["cancel"] * 3 + ["reopen"] * 2 + ["update"] * 2 + ["retry"] * 3
-ACTS += ["terminate", "pause", "fork", "delete"]
+ACTS += ["terminate", "pause", "fork", "delete", "answer"]
 FAULTS = ("dies before", "dies after", "answer lost", "busy", "away", "stands still", "clock back")
 
 
@@ -145,6 +146,8 @@ class Generator:
                 return Publish()
             case "halt":
                 return Halt()
+            case "ask":
+                return Ask(self._pick((None, None, 4)))
             case "gather":
                 count = 2 + self._chance(3)
                 branches = tuple(self._block(depth + 1, 2) for _ in range(count))
