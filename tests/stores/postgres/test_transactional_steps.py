@@ -22,7 +22,7 @@ from outlast.model.commit import Commit, Committed
 from outlast.model.run import Change
 from outlast.model.times import EPOCH
 from outlast.stores.postgres import PostgresStore
-from outlast.stores.postgres import store as postgres_store
+from outlast.stores.postgres import commit as postgres_commit
 from outlast.stores.postgres.transaction import TransactionStore
 from tests.stores.postgres.places import url_of
 from tests.stores.sqlite_processes.crew import Member
@@ -277,7 +277,7 @@ async def test_a_step_waits_for_a_run_that_is_locked(
     database: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For longer than one statement waits for a lock: the step is done once, in its first attempt."""
-    monkeypatch.setattr(postgres_store, "MAX_LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(postgres_commit, "MAX_LOCK_WAIT_S", 0.05)
     tries: asyncio.Queue[None] = asyncio.Queue()
 
     async def counted(store: TransactionStore, *args: Any) -> Any:
