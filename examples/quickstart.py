@@ -89,7 +89,7 @@ async def checkout(order: Order) -> Receipt:
 
 async def work(store: str) -> None:
     """What a worker process does: open the app, and go on with whatever is unfinished."""
-    async with outlast.App(store, workflows=[checkout], lease=2.0) as app:
+    async with outlast.App(store, workflows=[checkout]) as app:
         order = Order(RUN, ["book", "lamp", "tea"], 4_200)
         run = await app.start(checkout(order), id=RUN)
         receipt = await run.result()

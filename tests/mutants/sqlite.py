@@ -16,7 +16,87 @@ STORE = ("tests/stores/conformance/test_sqlite.py::TestSqliteStore",)
 BOTH = ("tests/stores/conformance/test_sqlite.py",)
 OWN = ("tests/stores/sqlite", "tests/stores/conformance/test_sqlite.py::TestSqliteStore")
 
+LIVENESS = "stores/sqlite/liveness.py"
+ALIVE = ("tests/stores/sqlite/test_liveness.py",)
+
 MUTANTS = [
+    Mutant(
+        "sqlite liveness: a free lock on another machine is a death",
+        LIVENESS,
+        "bool(self._boot) and owner.boot == self._boot and",
+        "bool(self._boot) and",
+        ALIVE,
+    ),
+    Mutant(
+        "sqlite liveness: any file is the owner's",
+        LIVENESS,
+        "if (str(status.st_dev), str(status.st_ino)) != (owner.device, owner.inode):",
+        "if False:",
+        ALIVE,
+    ),
+    Mutant(
+        "sqlite liveness: a missing file is a death",
+        LIVENESS,
+        "    except OSError:\n        return False\n    try:\n        status",
+        "    except OSError:\n        return True\n    try:\n        status",
+        ALIVE,
+    ),
+    Mutant(
+        "sqlite liveness: locks count on every filesystem",
+        LIVENESS,
+        "and self._filesystem(self.folder) in LOCAL else",
+        "else",
+        ALIVE,
+    ),
+    Mutant(
+        "sqlite liveness: a process is dead though another has its name",
+        LIVENESS,
+        "gone = sorted({owner.owner for owner in dead} - alive)",
+        "gone = sorted({owner.owner for owner in dead})",
+        ALIVE,
+    ),
+    Mutant(
+        "sqlite liveness: a new process does not check those that died before",
+        LIVENESS,
+        "        self.end_leases(connection, now)\n        if self._lock is None:",
+        "        if self._lock is None:",
+        ALIVE,
+    ),
+    Mutant(
+        "sqlite liveness: a run that kills its owners is taken over at once again and again",
+        f"{SQL}/liveness.sql",
+        "  AND key NOT IN (SELECT key FROM deaths);",
+        ";",
+        ALIVE,
+    ),
+    Mutant(
+        "sqlite liveness: a forked child keeps the lock",
+        "stores/sqlite/database.py",
+        "        database.liveness.abandon()\n",
+        "        pass\n",
+        ALIVE,
+    ),
+    Mutant(
+        "sqlite liveness: step processes do not inherit the lock",
+        "stores/sqlite/store.py",
+        "        return self._session.database.liveness.files\n",
+        "        return ()\n",
+        ALIVE,
+    ),
+    Mutant(
+        "sqlite liveness: runs whose owners died twice are claimed all at once",
+        LIVENESS,
+        "[: self._suspects_at_once]",
+        "[:]",
+        ("tests/campaigns/engine_kills/test_poison.py",),
+    ),
+    Mutant(
+        "sqlite liveness: a waiting process is not woken by a death",
+        "stores/sqlite/notifier.py",
+        "        if self._has_dead_owner():",
+        "        if False:",
+        ALIVE,
+    ),
     Mutant(
         "sqlite: nothing is refused",
         COMMIT,

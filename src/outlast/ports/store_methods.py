@@ -414,6 +414,10 @@ class StoreMethods(Port):
             sent = {send.run_id for commit in commits for send in commit.sends}
             self.notifier.wake(kind, runs=sent)
 
+    def inherited_files(self) -> Collection[int]:
+        """Descriptors that step processes inherit: locks which show that the owner of their work is alive."""
+        return ()
+
     def refuse_capability(self, capability: Capability) -> NoReturn:
         """Raise `Unsupported` for a capability that the store does not declare."""
         raise Unsupported(

@@ -7,7 +7,7 @@ override `around` to fail, to record, to measure.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
 from typing import Any, Generic, TypeVar, cast
@@ -72,6 +72,9 @@ class WrappedStore(_Wrapped[Store], Store):
 
     def transaction(self) -> AbstractAsyncContextManager[tuple[Any, Store]]:
         return self.inner.transaction()
+
+    def inherited_files(self) -> Collection[int]:
+        return self.inner.inherited_files()
 
     now = _through(Store.now)
     commit = _through(Store.commit)

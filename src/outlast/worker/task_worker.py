@@ -83,7 +83,9 @@ class TaskWorker:
         # A call that takes longer would outlast the lease that it works under.
         self._timeout_s = lease / 3
         self._concurrency = concurrency
-        self._executor = StepExecutor(codec, store.clock, grace=lease / 4, threads=threads)
+        self._executor = StepExecutor(
+            codec, store.clock, grace=lease / 4, threads=threads, inherited_files=store.inherited_files
+        )  # fmt: skip
         self._leases = leases
         self._lease_losses = lease_losses
         self._reports = ResultBatcher(store, timeout_s=self._timeout_s)

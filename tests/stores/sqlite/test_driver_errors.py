@@ -277,8 +277,8 @@ async def test_a_damaged_file(path: Path, inline: bool) -> None:
     half = len(content) // 2  # the second, behind the schema
     content[half:] = bytes(len(content) - half)
     path.write_bytes(content)  # noqa: ASYNC240
-    async with SqliteStore(path, inline=inline) as store:
-        with pytest.raises(StoreFault):
+    with pytest.raises(StoreFault):
+        async with SqliteStore(path, inline=inline) as store:
             await _read_all(store)
 
 

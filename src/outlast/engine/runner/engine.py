@@ -75,7 +75,9 @@ class Engine:
         self._timeout_s = timeout_s = lease / 3
         observer = Observers((UnknownChildren(self.workflows), *observers))
         self.batcher = CommitBatcher(store, timeout=timeout_s, observer=observer)
-        executor = StepExecutor(codec, store.clock, grace=0.8 * timeout_s, threads=threads)
+        executor = StepExecutor(
+            codec, store.clock, grace=0.8 * timeout_s, threads=threads, inherited_files=store.inherited_files
+        )  # fmt: skip
         self.leases = Leases(store, lease)
         self.lease_losses = LeaseLossReporter(store, timeout_s)
         self.rejections = Rejections(

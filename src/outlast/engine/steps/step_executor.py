@@ -15,7 +15,7 @@ import contextvars
 import logging
 import queue
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Executor, Future
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
@@ -108,8 +108,10 @@ class StepExecutor:
         *,
         grace: float = GRACE_S,
         threads: Executor | None = None,
+        inherited_files: Callable[[], Collection[int]] = tuple,
     ) -> None:
         self.grace = grace
+        self._inherited_files = inherited_files
         self._codec = codec
         self.clock = clock
         self.isolation = CrashIsolation(clock)
@@ -187,7 +189,7 @@ class StepExecutor:
             progress=progress,
         )
         try:
-            output = await call_in_process(step, order, report)
+            output = await call_in_process(step, order, report, self._inherited_files())
         except ProcessStepFailed as failed:
             failed.decode(plain)
             raise

@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -81,7 +81,9 @@ class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
     report: Raw | None = None
 
 
-async def call_in_process(step: Any, order: Order, report: Callable[[Raw], None]) -> Raw:
+async def call_in_process(
+    step: Any, order: Order, report: Callable[[Raw], None], inherited_files: Collection[int] = ()
+) -> Raw:
     """Call a step's function in a new process; returns its result in plain JSON."""
     function = step.function
     process = await asyncio.create_subprocess_exec(
@@ -94,6 +96,7 @@ async def call_in_process(step: Any, order: Order, report: Callable[[Raw], None]
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=MAX_LINE_BYTES,
+        pass_fds=tuple(inherited_files),
         start_new_session=True,  # so that processes which the step starts are killed with it
         env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
     )

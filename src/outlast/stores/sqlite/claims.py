@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,11 +14,14 @@ from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import SteadyClock
 from outlast.ports.store import readable
 from outlast.stores.sqlite.connection import Connection, scalar
+from outlast.stores.sqlite.liveness import Liveness
 from outlast.stores.sqlite.rows import RunRow, text, to_run
 from outlast.stores.sqlite.schema import query
 from outlast.stores.sqlite.session import MAX_INLINE_ROWS, SessionStore
 from outlast.stores.sqlite.tasks import find_alive, find_held
 from outlast.stores.sqlite.unit_of_work import LOAD_RUN, Counters
+
+log = logging.getLogger("outlast.sqlite")
 
 FIND_RUNNABLE_WORKFLOWS = query("find_runnable_workflows")
 FIND_RUNNABLE = query("find_runnable")
@@ -60,6 +64,7 @@ class SqliteClaims(SessionStore):
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
         request = ClaimRequest(limit, workflows, run_ids, code)
+        await self._end_leases_of_dead(owner, timeout)
         # A read first: it is cheap, and keeps pollers away from the writer's lock.
         found = await self._session.read(
             lambda db: self._find_claimable(db, request),
@@ -69,10 +74,29 @@ class SqliteClaims(SessionStore):
         if not found:
             return []
         return await self._session.write(
-            lambda db: claim_found(db, request, owner, ttl, self.clock.now()),
+            lambda db: claim_found(
+                db, request, owner, ttl, self.clock.now(), self._session.database.liveness
+            ),
             rows=2 * len(found),
             timeout=timeout,
         )
+
+    async def _end_leases_of_dead(self, owner: str, timeout: float | None) -> None:
+        """Register `owner`, and end the leases of owners that have died."""
+        await self._session.register_owner(owner, self.clock, timeout=timeout)
+        liveness = self._session.database.liveness
+        if liveness.is_due() and await self._session.read(
+            lambda db: bool(liveness.load(db)), timeout=timeout
+        ):
+            gone = await self._session.write(
+                lambda db: liveness.end_leases(db, self.clock.now()), timeout=timeout
+            )
+            for name in gone:
+                log.info("owner %s has died: its runs can be taken over", name)
+
+    async def owner_gone(self, owner: str, *, timeout: float | None = None) -> bool:
+        liveness = self._session.database.liveness
+        return await self._session.read(lambda db: liveness.is_gone(db, owner), timeout=timeout)
 
     def _find_claimable(self, db: Connection, request: ClaimRequest) -> list[int]:
         self._session.check_file(db)
@@ -151,10 +175,15 @@ def _runnable(
 
 
 def claim_found(
-    connection: Connection, request: ClaimRequest, owner: str, ttl: float, now: datetime
+    connection: Connection,
+    request: ClaimRequest,
+    owner: str,
+    ttl: float,
+    now: datetime,
+    liveness: Liveness,
 ) -> list[ClaimedRun]:
     """Claim what `find_claimable` finds, under the writer's lock."""
-    keys = find_claimable(connection, request, now)
+    keys = liveness.without_suspects(connection, find_claimable(connection, request, now))
     if not keys:
         return []
     until = now + timedelta(seconds=ttl)

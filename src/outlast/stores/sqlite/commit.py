@@ -40,6 +40,9 @@ class SqliteCommit(SessionStore):
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
     ) -> list[Outcome]:
         rows = rows_of(commits)
+        for commit in commits:
+            if commit.hold is not None:
+                await self._session.register_owner(commit.hold.owner, self.clock, timeout=timeout)
 
         def work(db: Connection, *, careful: bool = False) -> list[Outcome]:
             return commit_all(db, commits, self.clock.now(), atomic=atomic, careful=careful)

@@ -30,6 +30,7 @@ from outlast.stores.sqlite.connection import (
 )
 from outlast.stores.sqlite.connection_worker import ConnectionWorker, pauses
 from outlast.stores.sqlite.driver_errors import is_busy, translate
+from outlast.stores.sqlite.liveness import Liveness
 from outlast.stores.sqlite.location import (
     check_leftover_log,
     check_storage,
@@ -96,6 +97,7 @@ class Database:
         self._connect = connect
         self._network_storage = network_storage
         self.inline = inline
+        self.liveness = Liveness(self.path)
         self._limits = (log_limit, log_hard_limit)
         self._opening = threading.Lock()
         self._users: set[object] = set()
@@ -134,6 +136,7 @@ class Database:
             "wal_bytes": state.log.size,
             "checkpoints": state.log.checkpoints,
             "schema_version": schema.latest(),
+            "liveness": self.liveness.unsupported or "by a lock file",
             "milliseconds_per_commit": round(state.writer.pace * 1000, 3),
         }
 
@@ -177,6 +180,7 @@ class Database:
             state.reader.close()
             state.searcher.close()
             state.writer.close()
+            self.liveness.close()
 
     def _connect_all(self) -> Connections:
         if not self._network_storage:
@@ -291,6 +295,8 @@ def _keep_inherited() -> None:
     _inherited.extend(database._state for database in _alive)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     _inherited_files.update(identity_of(database.path) for database in _alive)
     _inherited_files.discard(None)
+    for database in _alive:
+        database.liveness.abandon()
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork

@@ -30,9 +30,12 @@ class SqliteNotifier(LocalNotifier):
     """Wakes waiters here, and polls for commits of other processes while there are waiters. `version`
     reads the number, or None if it cannot be read now. With a clock of a test nothing is polled."""
 
-    def __init__(self, version: Callable[[], int | None]) -> None:
+    def __init__(
+        self, version: Callable[[], int | None], has_dead_owner: Callable[[], bool] = lambda: False
+    ) -> None:
         super().__init__()
         self._version = version
+        self._has_dead_owner = has_dead_owner
         self._seen: int | None = None
         self._waiters = 0
         self._listeners_called_at, self._is_owed = -INBOX_INTERVAL_S, False
@@ -80,6 +83,8 @@ class SqliteNotifier(LocalNotifier):
         if version is not None and version != self._seen:
             self._seen, self._is_owed = version, True
             self.wake_local()
+        if self._has_dead_owner():
+            self.wake_local(WakeupKind.RUNS | WakeupKind.TASKS)
         if self._is_owed and loop.time() - self._listeners_called_at >= INBOX_INTERVAL_S:
             self._listeners_called_at, self._is_owed = loop.time(), False
             self._call_listeners(None)

@@ -83,7 +83,7 @@ class SqliteQueue(Queue):
             )
             self._session = Session(database, QueueClosed)
             if notifier is None:
-                self.notifier = SqliteNotifier(database.foreign_version)
+                self.notifier = SqliteNotifier(database.foreign_version, database.liveness.has_dead)
 
     async def open(self) -> None:
         await self._session.open()
@@ -117,6 +117,7 @@ class SqliteQueue(Queue):
         limit: int,
         timeout: float | None = None,
     ) -> list[Delivery]:
+        await self._session.register_owner(owner, self.clock, timeout=timeout)
         # A read first: it is cheap, and keeps pollers away from the writer's lock.
         if not await self._session.read(
             lambda db: has_available(db, queues, self.clock.now()), timeout=timeout

@@ -63,6 +63,13 @@ class Session(BaseSession[Database]):
         await self.make_ready()
         return await self.database.opened().writer.checkpoint(timeout=timeout)
 
+    async def register_owner(self, owner: str, clock: Clock, *, timeout: float | None) -> None:
+        """Other processes detect a crash of this one as that of `owner` from now on."""
+        liveness = self.database.liveness
+        if not liveness.is_registered(owner, clock):
+            await self.write(lambda db: liveness.register(db, owner, clock.now()), timeout=timeout)
+            liveness.registered(owner)
+
     def check_file(self, connection: Connection) -> None:
         """Raise if the file is not the one that was opened, or was truncated."""
         self.database.opened().writer.check_file(connection)
@@ -99,7 +106,7 @@ class SessionStore(Store):
         full = synchronous == "full"
         self.durability = Durability.POWER_LOSS if full else Durability.PROCESS_CRASH
         self._session = Session(database, StoreClosed)
-        self.notifier = SqliteNotifier(database.foreign_version)
+        self.notifier = SqliteNotifier(database.foreign_version, database.liveness.has_dead)
 
     @property
     def database(self) -> Database:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from outlast.errors import StoreClosed
 from outlast.ports.clock import SteadyClock
-from outlast.ports.port import ALL_CAPABILITIES, Capability
+from outlast.ports.port import ALL_CAPABILITIES
 from outlast.stores.sqlite.claims import SqliteClaims, end_impossible_claims, last_time
 from outlast.stores.sqlite.commit import SqliteCommit
 from outlast.stores.sqlite.connection import Connection
@@ -47,7 +48,7 @@ class SqliteStore(
     can share the file of an application.
     """
 
-    capabilities = ALL_CAPABILITIES - {Capability.OWNER_GONE}
+    capabilities = ALL_CAPABILITIES
 
     async def open(self) -> None:
         await self._session.open()
@@ -69,6 +70,9 @@ class SqliteStore(
 
     def queue(self) -> SqliteQueue:
         return SqliteQueue(self._session.database, clock=self.clock, notifier=self.notifier)
+
+    def inherited_files(self) -> Collection[int]:
+        return self._session.database.liveness.files
 
     def sibling(self) -> SqliteStore:
         # The connections serve all threads, and user code never runs while one is held.

@@ -84,6 +84,7 @@ class SqliteTasks(SessionStore):
         ttl: float | None = None,
         timeout: float | None = None,
     ) -> Claim | None:
+        await self._session.register_owner(owner, self.clock, timeout=timeout)
         return await self._session.write(
             lambda db: claim_task(db, run_id, task_id, owner, ttl, self.clock.now()),
             timeout=timeout,

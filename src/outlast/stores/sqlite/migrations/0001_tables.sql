@@ -263,6 +263,25 @@ CREATE TABLE workers (
     data       BLOB NOT NULL
 ) WITHOUT ROWID;
 
+-- Owners, and the lock files that show that their processes are alive (liveness.py).
+CREATE TABLE owners (
+    owner   TEXT NOT NULL,
+    nonce   TEXT NOT NULL,
+    boot    TEXT NOT NULL,
+    device  TEXT NOT NULL,
+    inode   TEXT NOT NULL,
+    gone_at INTEGER,
+    PRIMARY KEY (owner, nonce)
+) WITHOUT ROWID;
+
+-- Runs whose owner died, how often, and the revision that they had. One that has not changed since may be what kills its
+-- owners.
+CREATE TABLE deaths (
+    key      INTEGER PRIMARY KEY,
+    revision INTEGER NOT NULL,
+    times    INTEGER NOT NULL
+);
+
 -- The fair keys of a queue, for stride scheduling: the fair key with the smallest `pass` is next. `scope` is
 -- the queue that people name: `gpu` for the tasks of `gpu/render`. A fair key that has nothing to hand out,
 -- or may not, sleeps until `wake_at`, so that no search reads it in vain. The fair key without a key
