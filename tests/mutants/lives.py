@@ -237,8 +237,8 @@ MUTANTS = [
     Mutant(
         "a notification that fails fails the run",
         "engine/operations/ask.py",
-        "            except StepFailed:\n                return  # recorded; the question stays open",
-        "            except StepFailed:\n                wait.reject(StepFailed('notify', 'no'))",
+        "stays open\n                return\n",
+        "stays open\n                wait.reject(RuntimeError('no'))\n",
         story("notification_that_fails"),
     ),
     Mutant(

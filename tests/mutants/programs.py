@@ -24,6 +24,15 @@ MUTANTS = [
         "            paused = self._paused\n",
         program("a paused run that is stopped in a step that must not be repeated"),
     ),
+    # -- people -----------------------------------------------------------------------------------
+    Mutant(
+        "programs: an answer reaches whatever is asked first",
+        ARRIVALS,
+        "        ask = self._open(item.name)\n",
+        "        ask = next((o for o in execution.open.values() if isinstance(o, AskWait)), None)\n"
+        "        answer = answer if ask is None else Answer(id=answer.id, ask=ask.token, value=answer.value)\n",
+        program("questions side by side in two lives, the worker dies"),
+    ),
     # -- retrying -------------------------------------------------------------------------------
     Mutant(
         "programs: a child that was itself retried keeps its parent from being retried",

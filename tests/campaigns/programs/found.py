@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.campaigns.programs.program import (
     Act,
+    Ask,
     Case,
     Child,
     Continue,
@@ -248,6 +249,14 @@ FOUND: dict[str, Case] = {
         (Step(seconds=4), Step()), faults=(Fault("answer lost", at=1),), workers=2
     ),
     "halts in two lives": Case((Loop((Halt(), Halt()), 3), Continue()), workers=2),
+    "questions side by side in two lives, the worker dies": Case(
+        (Gather(((Halt(),), (Ask(4),))), Step(), Continue()),
+        acts=(Act("answer"), Act("answer", seconds=5)),
+        faults=(Fault("dies after", at=2),),
+        workers=2,
+        snapshots=True,
+        evicts=True,
+    ),
     "a retried run whose named child was deleted": Case(
         (Child((Step(raises=1),), own_id=True),), acts=(Act("delete", run=1), Act("retry"))
     ),

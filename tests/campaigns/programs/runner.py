@@ -371,13 +371,13 @@ class _World:
         return None
 
     async def _answer_ask(self, told: Told) -> Any:
-        """Answer the question that is named, or else the first that the run asks; what was asked."""
+        """Answer the question that is named, or else the last that the run asks; what was asked."""
         asks = self.client.asks
         if "/" not in told.name:
             open_asks = await self.client.get(told.run_id).asks()
             if not open_asks:
                 raise NotFound("ask", "any")
-            told.name = open_asks[0].id
+            told.name = open_asks[-1].id
         told.answer = (await asks.get(told.name)).data
         await asks.answer(told.name, told.value, by=str(told.value))
         return told.answer

@@ -11,9 +11,11 @@ from tests.campaigns.programs.judging import judge
 from tests.campaigns.programs.model import LEAKS_CANCELS, violations
 from tests.campaigns.programs.program import (
     Act,
+    Ask,
     Case,
     Child,
     Gather,
+    Halt,
     Map,
     Raise,
     Signal,
@@ -47,6 +49,9 @@ CHILD_UNDOES = Case(
     acts=(Act("retry", seconds=2),),
 )
 """The second child is cancelled, and undoes for longer than the caller of `retry` waits."""
+
+
+ASKS = Case(body=(Gather(((Halt(),), (Ask(4),))), Ask()))
 
 
 def evidence_of(case: Case) -> Evidence:
@@ -182,6 +187,21 @@ def _writes_though_it_failed(evidence: Evidence) -> None:
     evidence.ledger.effects.append((body.run_id, body.uid, body.path))
 
 
+def _takes_an_answer_to_another_question(evidence: Evidence) -> None:
+    seen = evidence.ledger.seen
+    answers = {one.path: one.value for one in seen if one.kind == "value"}
+    (first, one), (second, other) = [
+        (told.answer, told.value) for told in evidence.ledger.told if told.value in answers.values()
+    ][:2]
+    swapped = {first: other, second: one}
+    seen[:] = [replace(it, value=swapped.get(it.path, it.value)) for it in seen]
+
+
+def _accepts_a_second_answer(evidence: Evidence) -> None:
+    refused = [told for told in evidence.ledger.told if "AlreadyAnswered" in (told.error or "")]
+    refused[0].error = None
+
+
 TAMPERED: list[tuple[Case, Callable[[Evidence], None], str]] = [
     (FAILS, _undoes_in_order, "what_was_done_is_undone"),
     (FAILS, _forgets_to_undo, "what_was_done_is_undone"),
@@ -197,6 +217,8 @@ TAMPERED: list[tuple[Case, Callable[[Evidence], None], str]] = [
     (WRITES, _writes_nothing, "an_effect_and_its_record_are_one"),
     (FAILS_TO_WRITE, _writes_though_it_failed, "an_effect_and_its_record_are_one"),
     (COMPLETES, _answers_twice, "updates_are_answered"),
+    (ASKS, _takes_an_answer_to_another_question, "the_first_answer_counts"),
+    (ASKS, _accepts_a_second_answer, "the_first_answer_counts"),
     (COMPLETES, _refuses_strangely, "callers_get_plain_answers"),
     (CHILD_UNDOES, _is_busy_though_the_child_has_ended, "callers_get_plain_answers"),
     (CHILD_UNDOES, _is_busy_before_its_patience_ends, "callers_get_plain_answers"),

@@ -112,6 +112,25 @@ def test_questions_in_a_pipe(place: Path) -> None:
     assert run_app(place, "finish") == "True 3 None well\n"
 
 
+def test_of_several_processes_one_is_first(place: Path) -> None:
+    """Each person answers in a process of their own, all at once: one is accepted, and the others learn who it was."""
+    id = str(listed(place)[0]["id"])
+    people = ["ann", "bob", "carl"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "outlast", "asks", "answer", id, "--by", by,
+             "--value", json.dumps({"approved": True, "amount": number})],
+            cwd=place, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for number, by in enumerate(people)
+    ]  # fmt: skip
+    said = [process.communicate(timeout=120)[1] for process in processes]
+    codes = [process.returncode for process in processes]
+    assert sorted(codes) == [0, Exit.REFUSED, Exit.REFUSED]
+    first = people[codes.index(0)]
+    assert [f"answered by {first} at" in text for text in said].count(True) == 2
+
+
 def test_the_form_on_a_terminal(place: Path) -> None:
     """Each field is asked for, what does not fit is asked for again, and one that may be empty is left out."""
     id = str(listed(place)[0]["id"])

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from outlast.engine.operations.waits import MessageWait
-from outlast.errors import InvalidValue, OutlastError, StepFailed
+from outlast.errors import InvalidValue, OutlastError
 from outlast.model.asks import Ask, OpenAsk, ask_id, token_of
 from outlast.model.event import Event
 from outlast.model.ids import check_name
@@ -192,8 +192,8 @@ async def _follow_up(execution: Execution, wait: AskWait, follow_up: FollowUp) -
         if follow_up.notify is not None:
             try:
                 await follow_up.notify(wait.as_ask(asked_at), reason)
-            except StepFailed:
-                return  # recorded; the question stays open
+            except Exception:  # noqa: BLE001 - recorded as a failed step; the question stays open
+                return
 
     await notify("asked")
     due, remind = wait.asked.due_at, follow_up.remind
