@@ -20,7 +20,7 @@ from outlast.client.client import StartOptions
 from outlast.codecs import JsonCodec
 from outlast.decorators import Step, Workflow, queued_steps_in, with_children, workflows_in
 from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.definitions.retry import is_number
+from outlast.engine.definitions.retry import check_park_on, is_number
 from outlast.engine.replay.commit_builder import NewRun
 from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.driver_pool import EMBEDDED_DRAIN_S, Drain
@@ -64,6 +64,8 @@ class App:
     `threads` is where plain steps run, if not in threads of the app's own; it is never shut down.
     `residency` says when histories are summed up in snapshots: tests let it happen more often.
     `strict_replay`: a run whose code calls a step with other arguments in a replay is parked, not only logged.
+    `park_on`: errors of workflow code that park its run instead of failing it; by default programming errors
+    (NameError, AttributeError, TypeError, LookupError, KeyError, IndexError, AssertionError, ImportError). ``()``: none.
     `drain` is how many seconds steps that run get to end in when the app is closed.
 
     An app has a `client`: `start`, `start_many`, `get` and `on` are here as well, everything else about runs, queues and
@@ -88,10 +90,12 @@ class App:
         threads: Executor | None = None,
         residency: ResidencyPolicy = DEFAULT_RESIDENCY,
         strict_replay: bool = False,
+        park_on: tuple[type[Exception], ...] | None = None,
         drain: float | timedelta = EMBEDDED_DRAIN_S,
     ) -> None:
         lease, drain = to_seconds(lease), to_seconds(drain)
         check_ttl(lease or 0)
+        check_park_on(park_on)
         if not is_number(drain) or not 0 <= drain < math.inf:
             raise InvalidValue(f"drain={drain!r}: use a number of seconds, 0 to wait for nothing")
         self.drain = drain
@@ -135,6 +139,7 @@ class App:
             threads=threads,
             residency=residency,
             strict_replay=strict_replay,
+            park_on=park_on,
         )
         self._worker = TaskWorker(
             opened,

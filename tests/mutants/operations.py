@@ -23,7 +23,73 @@ from tests.mutants._engine import (
     crashed,
 )
 
+BUGS_PARK = ("tests/unit/engine/test_bugs_park.py", "-k", "not sqlite")
+
 MUTANTS = [
+    # -- bugs park ------------------------------------------------------------------------------
+    Mutant(
+        "a bug fails its run and compensates",
+        "engine/replay/execution.py",
+        "            if error is not None and self.parks_on(error):\n",
+        "            if error is not None and not error:\n",
+        BUGS_PARK,
+    ),
+    Mutant(
+        "an error that is raised on purpose parks",
+        "engine/replay/error_text.py",
+        " and not _is_on_purpose(error)",
+        "",
+        BUGS_PARK,
+    ),
+    Mutant(
+        "the exception of a step parks",
+        "engine/replay/error_text.py",
+        '    if isinstance(error, OutlastError) or getattr(error.__cause__, "raised_as", None) is error:\n',
+        "    if isinstance(error, OutlastError):\n",
+        (*BUGS_PARK[:-1], "says_what_parks or on_purpose"),
+    ),
+    Mutant(
+        "what code with a bug stated is recorded",
+        "engine/replay/execution.py",
+        "            operation.on_recorded(self, payload)\n        if self.bug is None:\n            self._record",
+        "            operation.on_recorded(self, payload)\n        if True:\n            self._record",
+        BUGS_PARK,
+    ),
+    Mutant(
+        "the outcome of a step beside a bug is lost",
+        "engine/runner/bug_parking.py",
+        "            sends.append(_send(run, call, report, str(number)))\n",
+        "            pass\n",
+        BUGS_PARK,
+    ),
+    Mutant(
+        "a step beside a bug that has not started counts as a crash",
+        "engine/runner/bug_parking.py",
+        "        if is_counted or never_started:\n",
+        "        if never_started:\n            continue\n        if is_counted:\n",
+        BUGS_PARK,
+    ),
+    Mutant(
+        "a step beside a bug is not retried, because its group was cancelled",
+        "engine/operations/step.py",
+        "        if self._execution.bug is not None:\n            return failed",
+        "        if False:\n            return failed",
+        BUGS_PARK,
+    ),
+    Mutant(
+        "a cancel does not reach a run that a bug has parked",
+        "engine/runner/run_driver.py",
+        "        if await self._inbox.cancel_after_bug():\n",
+        "        if False:\n",
+        BUGS_PARK,
+    ),
+    Mutant(
+        "a message to code with a bug is taken from the inbox",
+        "engine/runner/inbox_reader.py",
+        "                if self._execution.bug is not None:\n                    return  # the code",
+        "                if False:\n                    return  # the code",
+        BUGS_PARK,
+    ),
     # -- retries --------------------------------------------------------------------------------
     Mutant(
         "a bug in a step is retried",
@@ -358,8 +424,8 @@ MUTANTS = [
     Mutant(
         "a resumed run is still called parked",
         "client/results.py",
-        " and run.wait_kind == MISMATCH and run.runnable_at is None\n",
-        " and run.wait_kind == MISMATCH\n",
+        " and run.is_parked and run.runnable_at is None\n",
+        " and run.is_parked\n",
         ("tests/unit/engine/test_rejections.py", "-k", "once_it_is_resumed"),
     ),
     Mutant(

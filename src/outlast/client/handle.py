@@ -287,11 +287,11 @@ class RunHandle(Generic[T]):
         timeout: float | timedelta = LOCK_PATIENCE_S,
     ) -> None:
         """Answer what the run asks (`outlast.halt`, `outlast.ask`) with a value, continue a paused run, or try a
-        mismatched one again. `ask` is the id of the question, which a run that asks several needs; `by` is who answers.
+        parked one again. `ask` is the id of the question, which a run that asks several needs; `by` is who answers.
         A value is refused if the run has asked for none, or has an answer."""
         backend, timeout_s = self._backend, to_seconds(timeout)
         run = await backend.record(self.id)
-        parked = run.status is Status.PAUSED or run.wait_kind == MISMATCH
+        parked = run.status is Status.PAUSED or run.is_parked
         asks = ASKING in run.attributes
         # One that is still at work may be about to pause.
         going = run.status in (Status.PENDING, Status.RUNNING) and not asks

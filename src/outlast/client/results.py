@@ -24,7 +24,7 @@ from outlast.model.asks import asks_in
 from outlast.model.event import Event, EventType, payload_of
 from outlast.model.json import from_json
 from outlast.model.payloads import HaltStarted, UpdateCompleted, WorkflowFailed, WorkflowStarted
-from outlast.model.run import MISMATCH, Run, Status
+from outlast.model.run import Run, Status
 from outlast.ports.clock import Clock, look_again_after
 from outlast.ports.port import Capability
 from outlast.ports.store import Store
@@ -91,7 +91,7 @@ async def _asked(store: Store, run: Run) -> list[str]:
 
 def _is_parked(run: Run) -> bool:
     """Whether a run waits for other code, and nothing was sent to it that lets a worker try it again."""
-    return run.status is Status.HALTED and run.wait_kind == MISMATCH and run.runnable_at is None
+    return run.status is Status.HALTED and run.is_parked and run.runnable_at is None
 
 
 async def _is_left_to_others(store: Store, run: Run) -> bool:

@@ -246,7 +246,10 @@ class WorkflowContinued(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CancelRequested(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """`after_bug`: the run was parked, because its code had ended in a programming error."""
+
     reason: str
+    after_bug: bool = False
 
 
 class OperationAbandoned(Payload, frozen=True, kw_only=True, omit_defaults=True):

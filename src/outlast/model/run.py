@@ -69,6 +69,8 @@ class WaitKind(StrEnum):
     """Its admission from a queue."""
     MISMATCH = "mismatch"
     """Other code: its history does not match that of the workers, and the run is parked."""
+    BUG = "bug"
+    """Other code: its own raised a programming error, and the run is parked."""
     MOVING = "moving"
     """Nothing: it is closed because it continues in another store, and is being copied."""
     MOVED = "moved"
@@ -76,6 +78,7 @@ class WaitKind(StrEnum):
 
 
 MOVING, MOVED, MISMATCH = WaitKind.MOVING.value, WaitKind.MOVED.value, WaitKind.MISMATCH.value
+BUG = WaitKind.BUG.value
 MOVED_TO = "moved to "
 
 
@@ -143,7 +146,12 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     def may_try(self, code: str | None) -> bool:
         """Whether a worker with this code may claim the run: the code has not been rejected. A parked run
         that receives a message may be claimed by every worker."""
-        return code is None or self.wait_kind == MISMATCH or code not in self.rejections
+        return code is None or self.is_parked or code not in self.rejections
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the run waits for other code."""
+        return self.wait_kind in (MISMATCH, BUG)
 
     @property
     def resume_point(self) -> str | None:

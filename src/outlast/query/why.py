@@ -51,10 +51,12 @@ def reasons(
     steps: Mapping[str, QueuedStep] | None = None,
     workers: Sequence[Worker] | None = None,
     place: str = "",
+    parked: Mapping[str, str] | None = None,
 ) -> list[Reason]:
     """Why a run does not advance, the most important reason first. `queue` has the statistics of the queue in
     which the run waits, `signals` the names of the signals among the `inbox` messages, `steps` its queued
-    steps by key, `workers` the live workers, `place` the line at which a failed run has failed."""
+    steps by key, `workers` the live workers, `place` the line at which a failed run has failed,
+    `parked` the children that are parked, and why."""
     open_parts = [each for part in parts for each in part.walk() if _is_wait(each)]
     id = quote(run.id)
     if run.moved_to is not None:
@@ -76,6 +78,17 @@ def reasons(
                 + escaped(run.error),
                 times=(run.updated_at,),
                 commands=(f"outlast resume {id}   # after deploying code that fits",),
+            )
+        ]
+    if run.wait_kind == WaitKind.BUG:
+        return [
+            Reason(
+                text="A bug in its code has parked it since {}: " + escaped(run.error) + ".",
+                times=(run.updated_at,),
+                commands=(
+                    f"outlast resume {id}   # to try again; a worker with corrected code does so by itself",
+                    f"outlast cancel {id}   # ends it, and compensates what it has done",
+                ),
             )
         ]
     able = (
@@ -108,6 +121,8 @@ def reasons(
     for part in open_parts:
         step = None if steps is None or part.status == "retrying" else steps.get(part.key)
         found.append(_waiting(part, id) if step is None else _queued_step(part, step, now))
+        if part.kind == "child" and (problem := (parked or {}).get(part.child_id or "")):
+            found.append(Reason(text=f"That child is parked: {escaped(problem)}"))
         found += [
             Reason(text=f"Set aside, it waits on: {escaped(text)}.") for text in part.rejected
         ]

@@ -49,6 +49,8 @@ class App(OpenedTwin[AsyncApp], twin_of=AsyncApp):
     `threads` is where plain steps run, if not in threads of the app's own; it is never shut down.
     `residency` says when histories are summed up in snapshots: tests let it happen more often.
     `strict_replay`: a run whose code calls a step with other arguments in a replay is parked, not only logged.
+    `park_on`: errors of workflow code that park its run instead of failing it; by default programming errors
+    (NameError, AttributeError, TypeError, LookupError, KeyError, IndexError, AssertionError, ImportError). ``()``: none.
     `drain` is how many seconds steps that run get to end in when the app is closed.
 
     An app has a `client`: `start`, `start_many`, `get` and `on` are here as well, everything else about runs, queues and
@@ -73,6 +75,7 @@ class App(OpenedTwin[AsyncApp], twin_of=AsyncApp):
         threads: Executor | None = None,
         residency: ResidencyPolicy = DEFAULT_RESIDENCY,
         strict_replay: bool = False,
+        park_on: tuple[type[Exception], ...] | None = None,
         drain: float | timedelta = EMBEDDED_DRAIN_S,
     ) -> None:
         super().__init__(
@@ -92,6 +95,7 @@ class App(OpenedTwin[AsyncApp], twin_of=AsyncApp):
             threads=threads,
             residency=residency,
             strict_replay=strict_replay,
+            park_on=park_on,
             drain=drain,
         )
 

@@ -186,7 +186,7 @@ class RunHandle(Twin[AsyncRunHandle[T]], Generic[T], twin_of=AsyncRunHandle):
         timeout: float | timedelta = LOCK_PATIENCE_S,
     ) -> None:
         """Answer what the run asks (`outlast.halt`, `outlast.ask`) with a value, continue a paused run, or try a
-        mismatched one again. `ask` is the id of the question, which a run that asks several needs; `by` is who answers.
+        parked one again. `ask` is the id of the question, which a run that asks several needs; `by` is who answers.
         A value is refused if the run has asked for none, or has an answer."""
         self._call(self._async.resume(value, ask=ask, by=by, timeout=timeout))
 

@@ -83,12 +83,12 @@ STEPS = {
 
 @outlast.workflow
 async def code_breaks() -> None:
-    look_up({})
+    chained()
 
 
 @outlast.workflow
 def plain_code_breaks() -> None:
-    look_up({})
+    chained()
 
 
 @outlast.workflow
@@ -142,13 +142,11 @@ async def test_an_error_of_workflow_code_says_where(
     """The caller, the history and the log name the functions and lines that it came through."""
     caplog.set_level(logging.WARNING)
     shown, last = await failure(url, workflow())
-    [only] = last.details
-    assert (only.type, only.message) == ("KeyError", "'missing'")
-    assert [frame.rpartition(" in ")[2] for frame in only.frames] == [
-        workflow.name,
-        "look_up",
-    ]
-    assert only.frames[-1].startswith("test_error_places.py:")
+    raised, cause = last.details
+    assert (raised.type, raised.message) == ("ValueError", "no such order")
+    assert (cause.type, cause.message) == ("KeyError", "'missing'")
+    assert [frame.rpartition(" in ")[2] for frame in raised.frames] == [workflow.name, "chained"]
+    assert raised.frames[-1].startswith("test_error_places.py:")
     for text in (shown, caplog.text):
         assert "in look_up" in text
         assert f"in {workflow.name}" in text
@@ -175,7 +173,7 @@ async def test_an_error_of_a_step_says_where_and_why(
 @pytest.mark.parametrize(
     ("workflow", "kinds"),
     [
-        (parent, ["ChildFailed", "KeyError"]),
+        (parent, ["ChildFailed", "ValueError", "KeyError"]),
         (mapping, ["MapFailed", "ValueError", "KeyError"]),
         (scoped, ["ScopeFailed", "ValueError", "KeyError"]),
     ],

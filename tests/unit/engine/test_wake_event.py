@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from outlast.engine.runner.run_driver import WakeEvent
+from outlast.engine.runner.poll_loop import WakeEvent
 
 
 async def test_a_wakeup_before_the_wait_counts_once() -> None:

@@ -18,7 +18,7 @@ def test_the_stored_text_of_a_kind_never_changes() -> None:
     ]  # fmt: skip
     assert [kind.value for kind in WaitKind] == [
         "timer", "signal", "child", "halt", "retry", "task", "scope", "loop", "queue", "mismatch",
-        "moving", "moved",
+        "bug", "moving", "moved",
     ]  # fmt: skip
 
 

@@ -95,6 +95,11 @@ REASONS: list[tuple[Run, list[tuple[str, Payload]], str]] = [
     (run(status=Status.PAUSED), [], "It is paused since"),
     (run(status=Status.HALTED, wait_kind="mismatch", error="a {b} c"), [], "disagree"),
     (
+        run(status=Status.HALTED, wait_kind="bug", error="a {b} c"),
+        [],
+        "A bug in its code has parked it since",
+    ),
+    (
         run(status=Status.RUNNING, owner="w{1}", claimed_until=NOW + timedelta(seconds=9)),
         [("a", said.StepStarted(attempt=1))],
         "Worker 'w{1}' has it. Its lease expires at",

@@ -13,7 +13,7 @@ from outlast.cli.bulk import Action, do_to_matching, do_to_named
 from outlast.cli.output import neutral, to_json
 from outlast.cli.session import Session, client_of, with_session
 from outlast.errors import InvalidValue
-from outlast.model.run import Run, Status, WaitKind
+from outlast.model.run import Run, Status
 from outlast.ports.store import Store
 
 Make = Callable[[Store, dict[str, Any]], Action]
@@ -137,11 +137,7 @@ def _has_ended(run: Run, _: dict[str, Any]) -> bool:
 
 
 def _rests_not(run: Run, _: dict[str, Any]) -> bool:
-    waits = (
-        run.status is Status.WAITING
-        and run.halt_data is None
-        and run.wait_kind != WaitKind.MISMATCH
-    )
+    waits = run.status is Status.WAITING and run.halt_data is None and not run.is_parked
     return run.status.terminal or waits
 
 

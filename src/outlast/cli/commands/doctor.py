@@ -146,7 +146,15 @@ async def _runs(store: Store) -> AsyncIterator[Finding]:
             f"outlast why {mismatched[0].id}; deploy code that matches: its workers claim them. "
             "To retry with the same code: outlast resume --where 'wait:mismatch'",
         )
-    if not stuck and not mismatched:
+    bugs = [run for run in page.runs if run.wait_kind == WaitKind.BUG]
+    if bugs:
+        yield Finding(
+            "problem",
+            f"{len(bugs):,} runs are parked because their code raised a programming error, such as {bugs[0].id}",
+            f"outlast why {bugs[0].id}; deploy corrected code: its workers claim them. "
+            "To retry with the same code: outlast resume --where 'wait:bug'",
+        )
+    if not stuck and not mismatched and not bugs:
         more = "the newest " if page.next is not None else ""
         yield Finding("ok", f"none of {more}{len(page.runs):,} open runs is stuck")
 

@@ -145,6 +145,11 @@ async def why_command(session: Session, *, run_id: str) -> None:
         steps = {}
         if any(one.is_open and one.kind == "step" for part in parts for one in part.walk()):
             steps = await _queued_steps(store, run)
+        parked = {}
+        for one in (each for part in parts for each in part.walk() if each.is_open):
+            child = await store.find_one(one.child_id) if one.child_id else None
+            if child is not None and child.is_parked:
+                parked[child.id] = child.error or "its code cannot continue it"
         workers = None
         if Capability.WORKERS in store.capabilities and not run.status.terminal:
             workers = [worker for worker, alive in await workers_of(store) if alive]
@@ -158,6 +163,7 @@ async def why_command(session: Session, *, run_id: str) -> None:
             steps=steps,
             workers=workers,
             place=failure_place(history),
+            parked=parked,
         )
     found = [replace(one, commands=tuple(map(session.here, one.commands))) for one in found]
     if out.json:

@@ -151,6 +151,17 @@ def is_bug(
     return type(error) in kinds or isinstance(error, WorkflowMisuse)
 
 
+def check_park_on(kinds: object) -> None:
+    """Raise for what is no tuple of classes of exceptions."""
+    if kinds is not None and not (
+        isinstance(kinds, tuple)
+        and all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds)
+    ):
+        raise InvalidValue(
+            f"park_on={kinds!r}: use a tuple of classes of exceptions, as (KeyError, TypeError), or () for none"
+        )
+
+
 def name_of(kind: type) -> str:
     """The full name of a class."""
     return f"{kind.__module__}.{kind.__qualname__}"

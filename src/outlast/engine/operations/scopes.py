@@ -111,7 +111,10 @@ async def run_scope(
         except asyncio.CancelledError:
             execution.abandon(region)
             raise
-        except Exception as error:  # noqa: BLE001 - it is recorded and raised again
+        except Exception as error:  # it is recorded and raised again
+            if execution.parks_on(error):
+                execution.abandon(region)
+                raise
             text, kind = text_of(error), type(error).__name__
             again = _runs_again(execution, inside)
             failed = ScopeFailedEvent(

@@ -232,6 +232,8 @@ class StepCall(Operation):
         """A failure as it is recorded: an abandoned step is not retried."""
         if not self.is_awaited or failed.stopped or not failed.will_retry:
             return failed
+        if self._execution.bug is not None:
+            return failed  # that it was abandoned is not recorded
         return msgspec.structs.replace(failed, will_retry=False, retry_at=None)
 
     def never_started(self) -> StepFailedEvent:

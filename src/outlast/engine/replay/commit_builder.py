@@ -16,7 +16,8 @@ from outlast.engine.operations.ask import AskWait
 from outlast.engine.operations.step import StepCall
 from outlast.engine.replay.completion import child_cancellations, failed_key, final_sends
 from outlast.engine.replay.error_text import storable
-from outlast.engine.replay.execution import Execution, PendingCommit
+from outlast.engine.replay.execution import Execution
+from outlast.engine.replay.replay_log import PendingCommit
 from outlast.engine.replay.updates import answers_to_keep
 from outlast.model.asks import ASKING, with_asks, without_asks
 from outlast.model.claim import Claim
@@ -133,11 +134,13 @@ def continue_commit(execution: Execution, run: Run, claim: Claim, end: WorkflowC
     )
 
 
-def park_commit(claim: Claim, sequence: int, reason: str, codes: Sequence[str]) -> Commit:
-    """The commit that parks a run which none of `codes` can replay, until it is resumed or a worker has other code. Its
-    messages wait in the inbox."""
+def park_commit(
+    claim: Claim, sequence: int, reason: str, codes: Sequence[str], kind: str = MISMATCH
+) -> Commit:
+    """The commit that parks a run which none of `codes` can continue, until it is resumed or a worker has other code.
+    Its messages wait in the inbox."""
     change = Change(
-        status=Status.HALTED, wait_kind=MISMATCH, error=storable(reason), runnable_at=None,
+        status=Status.HALTED, wait_kind=kind, error=storable(reason), runnable_at=None,
         rejected_by=" ".join(codes),
     )  # fmt: skip
     return _release_commit(claim, sequence, change)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from dis import opname
 from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, FrameType
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from outlast.engine.definitions.retry import PROGRAMMING_ERRORS
 from outlast.errors import OutlastError, RemoteTraceback
 from outlast.model.payloads import ErrorDetails, chain_text
 
@@ -106,6 +108,35 @@ def with_place(error: E, details: list[ErrorDetails]) -> E:
     if details:
         error.__cause__ = RemoteTraceback(chain_text(details), details)
     return error
+
+
+# -- bugs -------------------------------------------------------------------------------------
+
+
+def ends_in_bug(error: BaseException, kinds: tuple[type[Exception], ...] | None = None) -> bool:
+    """Whether the error that ended workflow code parks its run: one of `kinds` or, by default, a programming error that
+    the code did not raise on purpose. Errors of outlast never do, such as the failure of a step. Of a group one member
+    is enough."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(ends_in_bug(member, kinds) for member in error.exceptions)
+    if isinstance(error, OutlastError) or getattr(error.__cause__, "raised_as", None) is error:
+        return False  # or the exception that a step declares in `raises`
+    if kinds is not None:
+        return isinstance(error, kinds)
+    return type(error) in PROGRAMMING_ERRORS and not _is_on_purpose(error)
+
+
+def _is_on_purpose(error: BaseException) -> bool:
+    """Whether the user's code has a ``raise`` for it. An ``assert`` is none."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return True  # it was never raised: a member of a group that the code has made
+    code = traceback.tb_frame.f_code
+    if location_of(code, traceback.tb_lineno) is None or isinstance(error, AssertionError):
+        return False
+    return opname[code.co_code[traceback.tb_lasti]] == "RAISE_VARARGS"
 
 
 # -- source locations -------------------------------------------------------------------------

@@ -19,18 +19,18 @@ from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.operations.operation import Operation
 from outlast.engine.operations.scopes import UNDO, Compensations
 from outlast.engine.operations.waits import start_timer
 from outlast.engine.replay.completion import Closing
+from outlast.engine.replay.error_text import at_error, describe, ends_in_bug
 from outlast.engine.replay.event_loop import RunLoop, Scope, current_scope, running_loop
-from outlast.engine.replay.replay_log import HistoryIndex, ReplayLog
+from outlast.engine.replay.replay_log import HistoryIndex, PendingCommit, ReplayLog, Undelivered
 from outlast.engine.replay.updates import Updates
 from outlast.errors import ContinueAsNew, Mismatch, RunEnding
-from outlast.model.commit import Start
 from outlast.model.event import Event, EventType, payload_of, to_event, type_of
 from outlast.model.ids import child_id
 from outlast.model.payloads import (
@@ -42,8 +42,6 @@ from outlast.model.payloads import (
     WorkflowStarted,
 )
 from outlast.model.queue_policy import QueueOptions
-from outlast.model.run import Attribute
-from outlast.model.run_contents import Fact, Send, Task
 from outlast.model.times import EPOCH
 from outlast.ports.codec import Codec
 
@@ -64,25 +62,6 @@ class Evicted(BaseException):
     replay continues the run, so nothing that the code does now is recorded."""
 
 
-class PendingCommit(Struct):
-    """The changes that the next commit will contain."""
-
-    events: list[Event] = []
-    consumes: list[int] = []
-    starts: list[Start] = []
-    sends: list[Send] = []
-    tasks: list[Task] = []
-    drops: list[str] = []
-    facts: list[Fact] = []
-    published: dict[str, Raw] = {}
-    attributes: dict[str, Attribute] = {}
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to write."""
-        return not (self.events or self.consumes or self.sends or self.published or self.attributes)
-
-
 class Execution:
     """The code of one run, its open operations, and what is not yet durable."""
 
@@ -95,6 +74,7 @@ class Execution:
         codec: Codec,
         replay_log: ReplayLog | None = None,
         is_strict: bool = False,
+        park_on: tuple[type[Exception], ...] | None = None,
     ) -> None:
         self.workflow = workflow
         self.run_id = run_id
@@ -102,6 +82,13 @@ class Execution:
         self.codec = codec
         self.is_strict = is_strict
         """Whether a step that is called with other arguments than recorded is a mismatch."""
+        self.bug: BaseException | None = None
+        """The programming error that has ended the code. What the code stated after the last delivery is not recorded
+        then, and nothing more is delivered: corrected code continues from there."""
+        self.undelivered: list[Undelivered] = []
+        """What was to be delivered after that."""
+        self._last_bug: BaseException | None = None
+        self._park_on = park_on
         self.changed_calls: list[str] = []
         """The keys of steps that this replay called with other arguments than recorded."""
         self.now = EPOCH
@@ -150,12 +137,18 @@ class Execution:
                     self._apply(event, payload_of(event))
         self.reads_history = False
         self.abandoned.clear()
-        self._record_statements()
+        if self.bug is None:
+            self._record_statements()
 
     def deliver(
         self, payload: Payload, at: datetime, *, key: str = "", output: Raw | None = None
     ) -> None:
         """Record a delivery, let the code run on it, and record its statements."""
+        if self.bug is not None:
+            if not isinstance(payload, CancelRequested):
+                self.undelivered.append(Undelivered(key, payload, output))
+                return
+            self._record_statements()
         event = to_event(
             payload,
             run_id=self.run_id,
@@ -168,13 +161,16 @@ class Execution:
         self._apply(event, payload)
         if operation is not None:
             operation.on_recorded(self, payload)
-        self._record_statements()
+        if self.bug is None:
+            self._record_statements()
 
     def _apply(self, event: Event, payload: Payload) -> None:
         key = event.step_name
         stated = self._statements.pop((key, event.type), None)
         if stated is not None:
             self._apply_statement(key, event, payload)
+            return
+        if self.bug is not None and self._continues_after_bug(event, payload):
             return
         if self._statements and not self.history.ends_what_is_skipped(event):
             # Statements made before this delivery were recorded before it, or never. Only the end of a skipped
@@ -235,13 +231,42 @@ class Execution:
             self.updates.close()
 
     def _run(self) -> None:
-        """Let the code run until nothing is ready. A run that has failed is closed, and then compensated."""
+        """Let the code run until nothing is ready. A run that has failed is closed, and then compensated; if a
+        programming error ended its code, nothing more happens: the run is parked."""
         self.loop.drain(self.now.timestamp())
-        if self.main is not None and self.main.done() and self.closing.advance(self.main):
-            undo = self.compensations.begin(self.main)
+        if self.main is not None and self.main.done():
+            error = None if self.closing.has_started else self.final_error
+            if error is not None and self.parks_on(error):
+                self.bug = error
+            else:
+                self._close(self.main)
+
+    def _close(self, main: asyncio.Task[Any]) -> None:
+        if self.closing.advance(main):
+            undo = self.compensations.begin(main)
             if undo is not None:
                 self.main = self.loop.start_task(undo, Scope(UNDO))
                 self.drain()
+
+    def parks_on(self, error: BaseException) -> bool:
+        """Whether the run is parked if this error ends its code."""
+        return ends_in_bug(error, self._park_on)
+
+    def _continues_after_bug(self, event: Event, payload: Payload) -> bool:
+        """Apply an event of a run whose code has ended in a programming error. It is cancelled while it is parked; or it
+        was recorded by an app that does not park such a run, and failed. Whether the event is applied."""
+        assert self.main is not None
+        self.bug, self._last_bug = None, self.bug
+        if isinstance(payload, CancelRequested) and payload.after_bug:
+            ended: Any = self.loop.create_future()
+            ended.cancel(payload.reason)
+            self.main = ended
+            return False
+        self._close(self.main)
+        stated = self._statements.pop((event.step_name, event.type), None)
+        if stated is not None:
+            self._apply_statement(event.step_name, event, payload)
+        return stated is not None
 
     def drain(self) -> None:
         """Let the code run until nothing is ready."""
@@ -420,6 +445,8 @@ class Execution:
 
     def _mismatch(self, event: Event) -> Mismatch:
         asked = ", ".join(f"{type} {key!r}" for key, type in self._statements) or "nothing more"
+        if self._last_bug is not None:
+            asked += f", and it ended with {describe(self._last_bug)}{at_error(self._last_bug)}"
         return Mismatch(
             self.run_id,
             recorded=f"{event.sequence} {event.type} {event.step_name!r}",

@@ -1,4 +1,5 @@
 """ReplayLog: the events that a replay still needs, and their snapshot. HistoryIndex: what a replay looks up ahead.
+PendingCommit: what is not written yet.
 
 The events inside a finished scope or an earlier iteration of a loop are never replayed, and a step's input is only
 needed when it starts; so a replay needs less than the whole history. The replay log is kept while the run is in
@@ -16,16 +17,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
 from outlast.errors import InvalidValue, Undecodable
+from outlast.model.commit import Start
 from outlast.model.event import Event, EventType, payload_of
 from outlast.model.json import to_json
-from outlast.model.payloads import BranchEvaluated, LoopIterated, ScopeCompleted, ScopeFailedEvent
-from outlast.model.run import Run
-from outlast.model.run_contents import Snapshot
+from outlast.model.payloads import (
+    BranchEvaluated,
+    LoopIterated,
+    Payload,
+    ScopeCompleted,
+    ScopeFailedEvent,
+)
+from outlast.model.run import Attribute, Run
+from outlast.model.run_contents import Fact, Send, Snapshot, Task
 from outlast.model.times import from_micros, to_micros
 from outlast.model.validation import MAX_PAYLOAD_BYTES
 
@@ -260,3 +269,30 @@ class HistoryIndex:
         loop, _, iteration = path.rpartition("/")
         done = self.iterations.get(loop)
         return done is not None and iteration.isdigit() and int(iteration) < done
+
+
+class Undelivered(NamedTuple):
+    """A delivery to code that has ended in a programming error: it is sent to the run's own inbox."""
+
+    key: str
+    payload: Payload
+    output: Raw | None
+
+
+class PendingCommit(Struct):
+    """The changes that the next commit will contain."""
+
+    events: list[Event] = []
+    consumes: list[int] = []
+    starts: list[Start] = []
+    sends: list[Send] = []
+    tasks: list[Task] = []
+    drops: list[str] = []
+    facts: list[Fact] = []
+    published: dict[str, Raw] = {}
+    attributes: dict[str, Attribute] = {}
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self.events or self.consumes or self.sends or self.published or self.attributes)

@@ -24,7 +24,7 @@ from outlast.model.claim import Claim
 from outlast.model.commit import Commit
 from outlast.model.event import Event, payload_of, to_event
 from outlast.model.payloads import WorkflowCancelled, WorkflowStarted
-from outlast.model.run import MISMATCH, Change, Run, Status
+from outlast.model.run import Change, Run, Status
 from outlast.model.run_contents import Item, ItemKind, Send, Task
 from outlast.ports.clock import read_with_retry
 from outlast.ports.port import Capability
@@ -46,7 +46,7 @@ async def turned_away(
 ) -> Commit | None:
     """The commit for a run that was claimed before its admission: it waits on, or is cancelled. None if it was
     admitted, or waits in no queue."""
-    was_parked = run.wait_kind == MISMATCH
+    was_parked = run.is_parked
     may_wait = run.status is Status.PENDING or was_parked
     started = payload_of(events[0]) if events and may_wait else None
     if not isinstance(started, WorkflowStarted) or started.place is None:

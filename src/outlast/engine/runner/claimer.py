@@ -75,6 +75,7 @@ class Claimer:
         concurrency: int,
         residency: ResidencyPolicy,
         strict_replay: bool = False,
+        park_on: tuple[type[Exception], ...] | None = None,
     ) -> None:
         self._store = store
         self._clock = store.clock
@@ -91,6 +92,7 @@ class Claimer:
         self.concurrency = concurrency
         self._residency = residency
         self._strict_replay = strict_replay
+        self._park_on = park_on
         self._poll_loop = PollLoop(store, "claiming", timeout_s=self._timeout_s, log=log)
         self._retry_rejected_at = self._parked_at = self._clock.monotonic()
         self.on_ticket: Callable[[], Awaitable[None]] | None = None
@@ -277,7 +279,7 @@ class Claimer:
             return
         execution = Execution(
             workflow, run_id=run.id, uid=run.uid, codec=self._codec, replay_log=replay_log,
-            is_strict=self._strict_replay,
+            is_strict=self._strict_replay, park_on=self._park_on,
         )  # fmt: skip
         try:
             execution.replay(replay_log.events)

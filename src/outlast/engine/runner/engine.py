@@ -62,6 +62,7 @@ class Engine:
         threads: Executor | None = None,
         residency: ResidencyPolicy = DEFAULT_RESIDENCY,
         strict_replay: bool = False,
+        park_on: tuple[type[Exception], ...] | None = None,
     ) -> None:
         self.workflows = {workflow.name: workflow for workflow in workflows}
         # Unique, because a restarted process must not be mistaken for the old one.
@@ -71,6 +72,7 @@ class Engine:
         self._codec = codec
         self._lease = lease
         self._residency = residency
+        self._park_on = park_on
         # A call that takes longer would outlast the lease that it works under.
         self._timeout_s = timeout_s = lease / 3
         observer = Observers((UnknownChildren(self.workflows), *observers))
@@ -106,6 +108,7 @@ class Engine:
             concurrency=concurrency,
             residency=residency,
             strict_replay=strict_replay,
+            park_on=park_on,
         )
         self.watchdog = Watchdog(store.clock, self.drivers, self.claimer)
         self.leases.on_renewed = self.watchdog.check
@@ -178,6 +181,7 @@ class Engine:
             replay_log=await load_replay_log(
                 self._store, run, timeout_s=self._timeout_s, residency=self._residency
             ),
+            park_on=self._park_on,
         )
         asked = self._clock.monotonic()
         now = self._clock.now()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import Raw
@@ -65,6 +66,7 @@ class InboxReader:
         self.takes_over = False
         """Whether this process has not started anything of the run yet."""
         self._pauses: list[int] = []
+        self._cancel = 0
         self._store = store
         self._execution = execution
         self._timeout_s = timeout_s
@@ -74,22 +76,40 @@ class InboxReader:
 
     async def read(self) -> None:
         """Read the items that arrived since the last read."""
-        run_id = self._execution.run_id
         while True:
-            items = await read_with_retry(
-                self._store.clock,
-                lambda seconds: self._store.inbox(
-                    run_id, after=self.seen, limit=PAGE, timeout=seconds
-                ),
-                self._timeout_s,
-                tries=None,
-            )
+            items = await self._read_page(self.seen)
             for item in items:
+                if self._execution.bug is not None:
+                    return  # the code takes nothing more: corrected code reads it
                 self.seen = item.number
                 self.has_items = True
-                self._accept(item)
+                if item.number != self._cancel:
+                    self._accept(item)
             if len(items) < PAGE:
                 return
+
+    async def cancel_after_bug(self) -> bool:
+        """If the run was asked to cancel, deliver that to code that has ended in a programming error; whether it was."""
+        after = self.seen
+        while items := await self._read_page(after):
+            for item in items:
+                if item.kind == ItemKind.CANCEL:
+                    self._cancel = item.number
+                    self._execution.pending.consumes.append(item.number)
+                    cancel = CancelRequested(reason=item.name, after_bug=True)
+                    self._execution.deliver(cancel, self._store.clock.now())
+                    return True
+            after = items[-1].number
+        return False
+
+    async def _read_page(self, after: int) -> Sequence[Item]:
+        run_id = self._execution.run_id
+        return await read_with_retry(
+            self._store.clock,
+            lambda seconds: self._store.inbox(run_id, after=after, limit=PAGE, timeout=seconds),
+            self._timeout_s,
+            tries=None,
+        )
 
     @property
     def has_undelivered(self) -> bool:
@@ -98,13 +118,13 @@ class InboxReader:
 
     def match(self) -> None:
         """Deliver signals, updates and answers to the operations that wait for them."""
-        while True:
+        while self._execution.bug is None:
             if self._earlier:
                 self._match_earlier()
             if self._messages.has_any:
                 self._messages.match(self._execution, self._store.clock.now())
             asks = [key for key in self._earlier_answers if isinstance(self._open(key), AskWait)]
-            if not asks:
+            if not asks or self._execution.bug is not None:
                 return
             self._answer(*self._earlier_answers.pop(asks[0]), self._store.clock.now())
 
@@ -113,6 +133,8 @@ class InboxReader:
         execution = self._execution
         while asked := [key for key in self._earlier if key in execution.open]:
             for key in asked:
+                if execution.bug is not None:
+                    return
                 item, report = self._earlier.pop(key)
                 execution.pending.consumes.append(item.number)
                 call = execution.open.get(key)
@@ -200,8 +222,8 @@ class InboxReader:
         if isinstance(call, QueuedStepCall):
             if call.attempt != report.attempt or call.due is not None:
                 return  # a report of an attempt that has ended
-        elif not call.step.transactional:
-            return
+        elif not call.step.transactional and (call.attempt, call.due) != (report.attempt, None):
+            return  # not the attempt that ended while its run was about to be parked
         if report.progress is not None:
             progress = StepProgress(attempt=report.attempt, details=report.progress)
             self._execution.deliver(progress, now, key=call.key)
@@ -321,7 +343,7 @@ class UnmatchedMessages:
     def match(self, execution: Execution, now: datetime) -> None:
         """Deliver what the run waits for, in the order of the inbox. A delivery lets the code run, so its waits are
         read again after each."""
-        while self._items:
+        while self._items and execution.bug is None:
             waits = _waits(execution)
             updates = execution.updates.names
             wanted = [

@@ -177,3 +177,32 @@ def raise_if_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+class WakeEvent:
+    """An `asyncio.Event` for a single waiter, which resets itself: cheaper, because a run waits for every step."""
+
+    __slots__ = ("_is_set", "_loop", "_waiter")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        """Wake the waiter, or let its next `wait` return at once."""
+        self._is_set = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Return when the event is set, or at once if it was set since the last wait."""
+        if not self._is_set:
+            waiter = self._waiter = asyncio.Future(loop=self._loop)
+            try:
+                await waiter
+            finally:
+                # A cancelled waiter may get here after the next one has started to wait.
+                if self._waiter is waiter:
+                    self._waiter = None
+        self._is_set = False

@@ -24,15 +24,18 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import UNSET
 
+from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.step import StepCall, withdraw_abandoned
 from outlast.engine.operations.waits import SignalWait, TimerWait
 from outlast.engine.replay.commit_builder import continue_commit, next_commit, next_wake
 from outlast.engine.replay.completion import end_of
 from outlast.engine.replay.execution import Execution
 from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
+from outlast.engine.runner.bug_parking import send_all, sends_of
 from outlast.engine.runner.group_commit import CommitBatcher
 from outlast.engine.runner.inbox_reader import InboxReader
 from outlast.engine.runner.leases import Lease
+from outlast.engine.runner.poll_loop import WakeEvent
 from outlast.engine.runner.stuck_runs import Rejections
 from outlast.engine.steps.crash_isolation import count_interruptions
 from outlast.engine.steps.in_flight import InFlight
@@ -56,10 +59,11 @@ from outlast.model.event import EventType
 from outlast.model.ids import new_id
 from outlast.model.payloads import (
     SignalTimeoutEvent,
+    StepFailedEvent,
     TimerFired,
     WorkflowContinued,
 )
-from outlast.model.run import Change, Run, Status
+from outlast.model.run import BUG, Change, Run, Status
 from outlast.model.times import NOW
 from outlast.ports.clock import read_with_retry
 from outlast.ports.store import Store
@@ -167,6 +171,10 @@ class RunDriver:
                     await self._count_interruptions()
                 await self._deliver_arrivals()
                 while await self._turn():
+                    if self._execution.bug is not None:
+                        if await self._park_bug():
+                            break
+                        continue
                     drained = self._is_stopping and (
                         self._stops_now or not self.in_flight.is_running
                     )
@@ -198,8 +206,43 @@ class RunDriver:
             self._inbox.takes_over = True
             await self._read_inbox()
             self._inbox.takes_over = False
+        if self._execution.bug is not None:
+            return  # the owner that continues it counts them
+        self._is_resumed = False
         suspects = count_interruptions(self._execution, self._run, self._clock.now())
         self.in_flight.suspects.wait(suspects)
+
+    async def _park_bug(self) -> bool:
+        """The code has ended in a programming error: let running steps end, keep their outcomes in the inbox, and park
+        the run. If it was asked to cancel, it is closed and compensated instead. Whether it is parked."""
+        execution, in_flight = self._execution, self.in_flight
+        in_flight.launch(paused=True)  # no further item of a map starts
+        while in_flight.is_running and not self._stops_now:
+            await self._wake_event.wait()
+            in_flight.deliver()
+        if in_flight.is_running:
+            await in_flight.cut_off()
+        in_flight.deliver()
+        now, bug = self._clock.now(), execution.bug
+        if await self._inbox.cancel_after_bug():
+            for key, delivery, output in execution.undelivered:
+                call, payload = execution.open.get(key), delivery
+                if isinstance(call, StepCall) and isinstance(delivery, StepFailedEvent):
+                    payload = call.final_failure(delivery)
+                if isinstance(call, StepCall | MapCall):
+                    execution.deliver(payload, now, key=key, output=output)
+            execution.undelivered.clear()
+            self._should_read_inbox = True
+            if self._is_resumed:
+                await self._count_interruptions()
+            await self._deliver_arrivals()
+            return False
+        sends = sends_of(execution, self._run, in_flight, now, is_counted=not self._is_resumed)
+        if sends:
+            await send_all(self._store, sends, self._timeout_s)
+        assert isinstance(bug, Exception)
+        await self._rejections.reject(self._run, self.claim, bug, sequence=self._sequence, kind=BUG)
+        return True
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -299,6 +342,8 @@ class RunDriver:
         self.in_flight.record_stops()
 
     def _can_park(self) -> bool:
+        if self._execution.bug is not None:
+            return False
         if not self._paused:
             for operation in self._execution.open.values():
                 if operation.is_busy:
@@ -341,6 +386,8 @@ class RunDriver:
     async def _deliver_arrivals(self) -> None:
         """Deliver the outcomes of steps, the inbox, and due timers, in this order."""
         self.in_flight.deliver()
+        if self._execution.bug is not None:
+            return
         if self._should_read_inbox or self.in_flight.has_inbox_outcome:
             self.in_flight.stop_abandoned()  # before a read that may take long
             await self._read_inbox()
@@ -349,7 +396,8 @@ class RunDriver:
                 self._inbox.match()
             if self._deliver_due() and self._inbox.has_items:
                 self._inbox.match()
-        self.in_flight.stop_abandoned()
+        if self._execution.bug is None:
+            self.in_flight.stop_abandoned()
 
     async def _read_inbox(self) -> None:
         self._should_read_inbox = self.in_flight.has_inbox_outcome = False
@@ -374,32 +422,3 @@ class RunDriver:
                     case StepCall():
                         self._execution.deliver(operation.next_attempt(), now, key=operation.key)
         return bool(due)
-
-
-class WakeEvent:
-    """An `asyncio.Event` for a single waiter, which resets itself: cheaper, because a run waits for every step."""
-
-    __slots__ = ("_is_set", "_loop", "_waiter")
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._loop = asyncio.get_running_loop()
-        self._waiter: asyncio.Future[None] | None = None
-
-    def set(self) -> None:
-        """Wake the waiter, or let its next `wait` return at once."""
-        self._is_set = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def wait(self) -> None:
-        """Return when the event is set, or at once if it was set since the last wait."""
-        if not self._is_set:
-            waiter = self._waiter = asyncio.Future(loop=self._loop)
-            try:
-                await waiter
-            finally:
-                # A cancelled waiter may get here after the next one has started to wait.
-                if self._waiter is waiter:
-                    self._waiter = None
-        self._is_set = False

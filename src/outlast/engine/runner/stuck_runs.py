@@ -7,6 +7,8 @@ not hand it to workers with that code again::
     takeover fails ──▶ a live worker has other code?  yes ──▶ released: Run.rejected_by has this code's hash
                                                       no  ──▶ parked: halted, wait_kind "mismatch"
 
+The same happens to a run whose code raised a programming error (wait_kind "bug"): see `bug_parking`.
+
 A worker whose code has not tried a parked run claims it when it starts.
 
 Watchdog: finds and reports runs of this process that are stuck.
@@ -24,13 +26,14 @@ from typing import TYPE_CHECKING
 
 from outlast.engine.definitions.definition import WorkflowDefinition, code_hash
 from outlast.engine.replay.commit_builder import park_commit, reject_commit
-from outlast.engine.replay.error_text import describe, text_of
+from outlast.engine.replay.error_text import at_error, describe, details_of, text_of
 from outlast.engine.runner.admission import leaves_queue
 from outlast.engine.runner.group_commit import CommitBatcher
 from outlast.errors import OutlastError
 from outlast.model.claim import Claim, Worker
+from outlast.model.payloads import chain_text
 from outlast.model.query import RunQuery
-from outlast.model.run import MISMATCH, Run, Status
+from outlast.model.run import BUG, MISMATCH, Run, Status
 from outlast.ports.clock import Clock
 from outlast.ports.port import Capability
 from outlast.ports.store import Store
@@ -83,10 +86,16 @@ class Rejections:
         *,
         sequence: int | None = None,
         park: bool = False,
+        kind: str = MISMATCH,
     ) -> None:
-        """Release a run; park it if no live worker has code that was not tried, or with `park`."""
+        """Release a run; park it if no live worker has code that was not tried, or with `park`. `kind` is the wait kind
+        of a parked run: its code raised the problem (`BUG`), or does not match its history."""
         codes = (*(code for code in run.rejections if code != self.code), self.code)[-KEPT:]
         reason = text_of(problem) if isinstance(problem, OutlastError) else describe(problem)
+        if kind == BUG:
+            reason = f"its code raised {reason}{at_error(problem)}. Nothing was compensated"
+            places = chain_text(details_of(problem))
+            log.error("workflow %r raised in run %s:\n%s", run.workflow, run.id, places)
         at = run.sequence if sequence is None else sequence
         others = [] if park else await self.untried(run.workflow, codes)
         if others:
@@ -101,7 +110,7 @@ class Rejections:
             )
             return
         log.error("run %s is halted: %s", run.id, reason)
-        parking = park_commit(claim, at, reason, codes)
+        parking = park_commit(claim, at, reason, codes, kind)
         parking = await leaves_queue(self._store, parking, timeout_s=self._timeout_s)
         await self._batcher.commit(parking, patience=self._timeout_s)
         if not park and await self.untried(run.workflow, codes, reload=True):
@@ -109,7 +118,7 @@ class Rejections:
             for one in await self._store.claim_runs(
                 self._owner, self._timeout_s, run_ids=[run.id], timeout=self._timeout_s
             ):
-                if one.run.uid == run.uid and one.run.wait_kind == MISMATCH:
+                if one.run.uid == run.uid and one.run.is_parked:
                     back = reject_commit(one.claim, one.run.sequence, reason, codes, was=run)
                     await self._batcher.commit(back, patience=self._timeout_s)
                 else:
@@ -145,7 +154,7 @@ class Rejections:
                 continue
             query = RunQuery(workflow=workflow, status=frozenset({Status.HALTED}))
             async for run in store.find_all(query):
-                if run.wait_kind == MISMATCH and self.code not in run.rejections:
+                if run.is_parked and self.code not in run.rejections:
                     found.append(run.id)
                 if len(found) == limit:
                     return found

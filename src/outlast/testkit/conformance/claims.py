@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from outlast.errors import InvalidId, InvalidValue
-from outlast.model.run import MISMATCH, Status
+from outlast.model.run import BUG, MISMATCH, Status
 from outlast.model.times import NOW
 from outlast.ports import Capability, Store
 from outlast.testkit.conformance.contract import StoreContract, needs
@@ -33,20 +33,19 @@ class Claims(StoreContract):
         await begin_runnable(store, "fine", "other")
         codes = f"{'a' * 16} {'b' * 16}"
         await begin_runnable(store, *(f"no-{n}" for n in range(3)), rejected_by=codes)
-        await begin_runnable(
-            store, "parked", rejected_by=codes, status=Status.HALTED, wait_kind=MISMATCH
-        )
+        for id, kind in (("parked", MISMATCH), ("parked by a bug", BUG)):
+            await begin_runnable(store, id, rejected_by=codes, status=Status.HALTED, wait_kind=kind)
 
         async def handed(code: str | None, limit: int = 9) -> list[str]:
             claimed = await store.claim_runs("w", TTL, code=code, limit=limit)
             await store.release([one.claim for one in claimed])
             return sorted(one.run.id for one in claimed)
 
-        assert await handed("a" * 16) == ["fine", "other", "parked"]
-        assert await handed("b" * 16) == ["fine", "other", "parked"]
+        assert await handed("a" * 16) == ["fine", "other", "parked", "parked by a bug"]
+        assert await handed("b" * 16) == ["fine", "other", "parked", "parked by a bug"]
         rejected = ["no-0", "no-1", "no-2"]
-        assert await handed("c" * 16) == ["fine", *rejected, "other", "parked"]
-        assert await handed(None) == ["fine", *rejected, "other", "parked"]
+        assert await handed("c" * 16) == ["fine", *rejected, "other", "parked", "parked by a bug"]
+        assert await handed(None) == ["fine", *rejected, "other", "parked", "parked by a bug"]
         (named,) = await store.claim_runs("w", TTL, code="a" * 16, run_ids=["no-1"])
         assert named.run.rejections == ("a" * 16, "b" * 16)
 

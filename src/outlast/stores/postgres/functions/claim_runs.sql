@@ -52,7 +52,7 @@ BEGIN
                      WHERE r.owner IS NOT NULL AND r.claimed_until <= now AND r.runnable_at <= now
                        AND r.status NOT IN ('completed', 'failed', 'cancelled')
                        AND NOT r.key = ANY (tried)
-                       AND (code IS NULL OR r.wait_kind = 'mismatch'
+                       AND (code IS NULL OR r.wait_kind IN ('mismatch', 'bug')
                             OR NOT @was_rejected(r.key, code))
                        -- `|| ''` keeps the planner from an index on workflow.
                        AND (workflows IS NULL OR r.workflow || '' = ANY (workflows)))
@@ -64,7 +64,7 @@ BEGIN
                            AND r.runnable_at <= now AND r.owner IS NULL
                            AND r.status NOT IN ('completed', 'failed', 'cancelled')
                            AND NOT r.key = ANY (tried)
-                           AND (code IS NULL OR r.wait_kind = 'mismatch'
+                           AND (code IS NULL OR r.wait_kind IN ('mismatch', 'bug')
                                 OR NOT @was_rejected(r.key, code))
                          ORDER BY r.runnable_at, r.id
                          LIMIT most - cardinality(claimed)
@@ -83,7 +83,7 @@ BEGIN
               AND (workflows IS NULL OR r.workflow = ANY (workflows))
               AND r.status NOT IN ('completed', 'failed', 'cancelled')
               AND (r.owner IS NULL OR r.claimed_until IS NULL OR r.claimed_until <= now)
-              AND (run_ids IS NOT NULL OR code IS NULL OR r.wait_kind = 'mismatch'
+              AND (run_ids IS NOT NULL OR code IS NULL OR r.wait_kind IN ('mismatch', 'bug')
                    OR NOT @was_rejected(r.key, code))
             FOR UPDATE SKIP LOCKED
         ), updated AS (

@@ -23,7 +23,7 @@ local function was_rejected(run)
         return false
     end
     local found = call('HMGET', at(of_run(run.id, 'state')), 'rejected_by', 'wait_kind')
-    if not found[1] or found[2] == 'mismatch' then
+    if not found[1] or found[2] == 'mismatch' or found[2] == 'bug' then
         return false
     end
     return string.find(found[1], args.code, 1, true) ~= nil

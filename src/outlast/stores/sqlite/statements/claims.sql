@@ -24,7 +24,7 @@ SELECT runnable_at, id, key
 FROM runs
 WHERE workflow = :workflow AND runnable_at IS NOT NULL AND runnable_at <= :now AND owner IS NULL
   AND status NOT IN ('completed', 'failed', 'cancelled')
-  AND (:code IS NULL OR wait_kind = 'mismatch' OR NOT EXISTS (
+  AND (:code IS NULL OR wait_kind IN ('mismatch', 'bug') OR NOT EXISTS (
       SELECT 1 FROM run_values AS v WHERE v.key = runs.key AND instr(v.rejected_by, :code)
   ))
 ORDER BY runnable_at, id
@@ -37,7 +37,7 @@ SELECT runnable_at, id, key, workflow
 FROM runs
 WHERE owner IS NOT NULL AND claimed_until <= :now AND runnable_at <= :now
   AND status NOT IN ('completed', 'failed', 'cancelled')
-  AND (:code IS NULL OR wait_kind = 'mismatch' OR NOT EXISTS (
+  AND (:code IS NULL OR wait_kind IN ('mismatch', 'bug') OR NOT EXISTS (
       SELECT 1 FROM run_values AS v WHERE v.key = runs.key AND instr(v.rejected_by, :code)
   ));
 

@@ -90,7 +90,7 @@ def _forgotten(case: Case, dumped: RunDump) -> Iterator[str]:
         yield f"it is {run.status}, and no worker continues it"
     if run.runnable_at is not None and run.runnable_at <= case.final.at:
         yield f"it could go on since {run.runnable_at}"
-    if run.status is Status.PAUSED or run.wait_kind == "mismatch":
+    if run.status is Status.PAUSED or run.is_parked:
         return
     if run.wait_kind in ("timer", "retry") and run.runnable_at is None:
         yield "it waits for a moment at which nothing wakes it"
