@@ -15,6 +15,13 @@ RUNS = ("tests/stores/queue_policies/test_runs.py",)
 
 MUTANTS = [
     Mutant(
+        "the end of a task wakes none that waits for its place",
+        "stores/memory/queue.py",
+        "        self.notifier.wake(WakeupKind.TASKS)  # there may be room for another one\n",
+        "",
+        ("tests/stores/conformance/test_queue_memory.py", "-k", "waits_for_its_place"),
+    ),
+    Mutant(
         "ack without fence",
         TABLES,
         "queued.owner is not None and queued.token == claim.token",
