@@ -130,7 +130,7 @@ async def test_only_workflow_code_asks() -> None:
         with pytest.raises(outlast.errors.RunFailed, match="works in a workflow only"):
             await run.result()
     with pytest.raises(WorkflowMisuse, match="works in a workflow only"):
-        outlast.ask("name", str)
+        await outlast.ask("name", str)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,8 @@ def due_at(now: datetime, due: timedelta | datetime | None) -> datetime | None:
     """When a question should be answered."""
     if isinstance(due, timedelta):
         return now + due
-    if due is not None and (not isinstance(due, datetime) or due.tzinfo is None):
+    given: object = due
+    if due is not None and (not isinstance(given, datetime) or given.tzinfo is None):
         raise InvalidValue(f"due={due!r}: use a timedelta, or a datetime with a time zone")
     return due
 
