@@ -12,9 +12,11 @@ A call is inert and compares by identity: two equal calls are two children. It i
 
 from __future__ import annotations
 
+import opcode
 import sys
 import warnings
 from collections.abc import Coroutine, Generator
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from outlast._public import public
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 
+DROPPING = ("POP_TOP", "POP_JUMP", "TO_BOOL")
+"""Instructions that take a value and do not keep it."""
+
 
 def workflow_here() -> Execution | None:
     """The run whose workflow code is calling, or None outside workflow code."""
@@ -43,7 +48,9 @@ def workflow_here() -> Execution | None:
 class Call(Coroutine[Any, Any, R_co]):
     """A workflow with its arguments. `App.start` starts it; a workflow awaits it as a child run."""
 
-    __slots__ = ("_child", "_execution", "_file", "_line", "args", "is_used", "kwargs", "workflow")
+    __slots__ = (
+        "_child", "_code", "_execution", "_line", "_made_at", "args", "is_used", "kwargs", "workflow",
+    )  # fmt: skip
 
     def __init__(
         self, workflow: Workflow[..., R_co], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -55,7 +62,7 @@ class Call(Coroutine[Any, Any, R_co]):
         self.is_used = False
         self._execution = workflow_here()
         caller = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        self._file, self._line = caller.f_code.co_filename, caller.f_lineno
+        self._code, self._line, self._made_at = caller.f_code, caller.f_lineno, caller.f_lasti
 
     def __repr__(self) -> str:
         given = [repr(value) for value in self.args]
@@ -75,12 +82,12 @@ class Call(Coroutine[Any, Any, R_co]):
         name = self.workflow.name
         if self._child is not None:
             raise WorkflowMisuse(
-                f"the call {name}(…) of {self._file}:{self._line} is awaited a second time: one call is "
+                f"the call {name}(…) of {self._place} is awaited a second time: one call is "
                 f"one child run. Keep its result, or call {name}(…) again for another child"
             )
         if self._execution is not execution:
             raise WorkflowMisuse(
-                f"the call {name}(…) of {self._file}:{self._line} was made outside of the run that awaits it: a replay "
+                f"the call {name}(…) of {self._place} was made outside of the run that awaits it: a replay "
                 f"would await the same call a second time. Call {name}(…) in the workflow"
             )
         operation = ChildRun(
@@ -124,17 +131,41 @@ class Call(Coroutine[Any, Any, R_co]):
         if self._child is not None:
             self._child.close()
 
+    @property
+    def _place(self) -> str:
+        return f"{self._code.co_filename}:{self._line}"
+
     def __del__(self) -> None:
-        if self.is_used or (self._execution is not None and self._execution.refuses_calls):
+        run = self._execution
+        if self.is_used or (run is not None and run.refuses_calls):
             return
         name = self.workflow.name
+        if run is not None and self._is_dropped(sys._getframe(1)):  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            run.refuse(
+                WorkflowMisuse(
+                    f"the call {name}(…) at {self._place} is neither awaited nor kept, so no child run would "
+                    f"start: write `await {name}(…)`, or in a plain `def` workflow "
+                    f"`outlast.sync.child({name}(…))`"
+                )
+            )
+            return
         warnings.warn_explicit(
             f"the call {name}(…) was never used, so no run has started: write "
             f"`await app.start({name}(…))`, or in a workflow `await {name}(…)`",
             RuntimeWarning,
-            filename=self._file,
+            filename=self._code.co_filename,
             lineno=self._line,
         )
+
+    def _is_dropped(self, frame: FrameType) -> bool:
+        """Whether the instruction after the one that made it drops it: a statement of its own, or a condition. A call
+        that was ever kept may be left over for a good reason, such as an early return."""
+        code, at = self._code.co_code, self._made_at + 2
+        if frame.f_code is not self._code:
+            return False
+        while code[at] == 0:  # the caches of an instruction
+            at += 2
+        return frame.f_lasti == at and opcode.opname[code[at]].startswith(DROPPING)
 
 
 def mark_used(call: object) -> None:

@@ -7,7 +7,39 @@ from outlast.testkit.mutation import Mutant
 NAMES = "tests/project/test_public_names.py"
 WITH_SIGNAL = "tests/unit/engine/test_start_with_signal.py"
 
+CALLS = "tests/unit/engine/test_calls.py"
+SYNC = "tests/unit/test_sync.py"
+PARITY = "tests/project/test_sync_api.py"
+
 MUTANTS = [
+    Mutant(
+        "a call that workflow code drops is a warning",
+        "call.py",
+        "        return frame.f_lasti == at and ",
+        "        return False and frame.f_lasti == at and ",
+        (CALLS, "-k", "drops_fails"),
+    ),
+    Mutant(
+        "a dropped call is lost when the code ends",
+        "engine/replay/execution.py",
+        "            self._raise_misuse()\n            return signature",
+        "            return signature",
+        (CALLS, "-k", "drops_fails"),
+    ),
+    Mutant(
+        "a step runs after a dropped call",
+        "engine/replay/execution.py",
+        "        self._raise_misuse()\n        self.closing",
+        "        self.closing",
+        (CALLS, "-k", "drops_fails"),
+    ),
+    Mutant(
+        "a call that is replaced by the next one counts as dropped",
+        "call.py",
+        'DROPPING = ("POP_TOP", ',
+        'DROPPING = ("STORE_FAST", "POP_TOP", ',
+        (CALLS, "-k", "was_kept"),
+    ),
     Mutant(
         "exported names say the file that defines them",
         "_public.py",

@@ -39,7 +39,7 @@ from outlast.model.asks import ASKING, Ask
 from outlast.model.commit import Committed
 from outlast.model.event import Event, EventType
 from outlast.model.ids import SCHEDULE_OF, check_id, new_id
-from outlast.model.run import MISMATCH, MOVING, Run, Status
+from outlast.model.run import Run, Status, WaitKind
 from outlast.model.run_contents import Activity, Entry, Item, ItemKind
 from outlast.model.times import to_seconds
 from outlast.model.validation import check_reason
@@ -329,7 +329,7 @@ class RunHandle(Generic[T]):
         run = None
         try:
             run = await self._backend.store.find_one(self.id)
-            problem = run.error if run is not None and run.wait_kind == MISMATCH else None
+            problem = run.error if run is not None and run.wait_kind == WaitKind.MISMATCH else None
         except Undecodable as damage:
             problem = str(damage)
         if problem is not None:
@@ -394,7 +394,7 @@ class RunHandle(Generic[T]):
         backend, store, timeout_s = self._backend, self._backend.store, to_seconds(timeout)
         with suppress(Undecodable):
             run = await store.find_one(self.id)
-            if run is not None and run.moved_to is not None and run.wait_kind == MOVING:
+            if run is not None and run.moved_to is not None and run.wait_kind == WaitKind.MOVING:
                 raise Moved(self.id, run.moved_to)
         was_there, open = await delete_tree(
             *(store, self.id, uid),

@@ -226,7 +226,7 @@ async def _goes_on(
 
 async def _is_cancelled(store: Store, run_id: str) -> bool:
     """Whether a run was requested to cancel. The inbox is read first: the request moves from there to the history."""
-    if any(item.kind == "cancel" for item in await _items(store, run_id)):
+    if any(item.kind == ItemKind.CANCEL for item in await _items(store, run_id)):
         return True
     history = await store.history(run_id)
     return any(event.type == EventType.CANCEL_REQUESTED for event in history)

@@ -349,7 +349,7 @@ def _remedy(value: Any) -> str:
         if isinstance(value, base):
             return f"Convert it to {base.__name__} first"
     if inspect.isawaitable(value):
-        return "Await it first, and pass the result"
+        return "Await it first, and pass the result; a plain `def` workflow calls outlast.sync.child(order(…))"
     if isinstance(value, Iterator):
         return "Pass a list: list(value)"
     if isinstance(value, BaseException):

@@ -29,7 +29,7 @@ from outlast.model.commit import Creation
 from outlast.model.ids import SCHEDULE_OF, new_id
 from outlast.model.query import RunQuery
 from outlast.model.run import Run, Status
-from outlast.model.run_contents import Item
+from outlast.model.run_contents import Item, ItemKind
 from outlast.ports.custom_engine import accepted
 from outlast.ports.port import Capability
 from outlast.ports.store import Store
@@ -272,7 +272,7 @@ class Schedules:
         """Whether a schedule is paused, once its run has read its inbox."""
         paused = self._recorded_state(run).paused
         for item in await self._store.inbox(run.id):
-            if item.kind == "update" and item.name == "switch":
+            if item.kind == ItemKind.UPDATE and item.name == "switch":
                 request = self._codec.decode(
                     item.data or Raw(b"{}"), ChangeRequest, where="update 'switch'"
                 )
@@ -282,7 +282,7 @@ class Schedules:
     async def _send(self, name: str, what: str, request: ChangeRequest) -> str:
         """Send an update; returns its id."""
         data = self._codec.encode(request, ChangeRequest, where=f"update {what!r}")
-        item = Item(kind="update", name=what, id=new_id(), data=data)
+        item = Item(kind=ItemKind.UPDATE, name=what, id=new_id(), data=data)
         await send_here(self._store, run_id_of(name), item)
         return item.id
 

@@ -7,6 +7,7 @@ import gc
 import inspect
 import warnings
 from collections.abc import Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ import outlast
 from outlast import sync
 from outlast.client import Client
 from outlast.codecs import JsonCodec
-from outlast.errors import InvalidValue, NotFound, RunExists, WorkflowMisuse
+from outlast.errors import InvalidValue, NotFound, RunExists, RunFailed, WorkflowMisuse
 from outlast.testing import app
 
 
@@ -167,6 +168,163 @@ async def test_a_call_of_code_that_leaves_memory_does_not_warn() -> None:
         async with app(later) as testing:
             assert await (await testing.start(later())).result() == "hi a"
         gc.collect()
+
+
+@outlast.step
+async def counts(value: Any = None) -> int:
+    COUNTED.append(value)
+    return len(COUNTED)
+
+
+@sync.step
+def weighs(value: Any = None) -> int:
+    COUNTED.append(value)
+    return 1
+
+
+COUNTED: list[Any] = []
+
+
+@outlast.workflow
+async def forgets_to_await() -> int:
+    greet("a")
+    return 5
+
+
+@outlast.workflow
+async def forgets_in_a_condition() -> int:
+    return 5 if greet("a") else 6  # type: ignore[truthy-bool]  # the mistake
+
+
+@outlast.workflow
+async def forgets_before_a_step() -> int:
+    greet("a", times=1)
+    return await counts()
+
+
+@outlast.workflow
+async def forgets_and_catches() -> int:
+    greet("a")
+    with suppress(Exception):
+        return await counts()
+    return 5
+
+
+@sync.workflow
+def forgets_child() -> int:
+    greet("a")
+    return 5
+
+
+@sync.workflow
+def forgets_child_in_a_condition() -> int:
+    if not greet("a"):  # type: ignore[truthy-bool]  # the mistake
+        return 6
+    weighs()
+    return 5
+
+
+FORGETFUL: list[outlast.Workflow[[], int]] = [
+    forgets_to_await, forgets_in_a_condition, forgets_before_a_step, forgets_and_catches, forgets_child,
+    forgets_child_in_a_condition,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("workflow", FORGETFUL, ids=lambda one: one.name)
+async def test_a_call_that_workflow_code_drops_fails_the_run(
+    workflow: outlast.Workflow[[], int],
+) -> None:
+    """Its child would never run. The error names the line, is raised before the next step, and cannot be lost."""
+    COUNTED.clear()
+    async with app(workflow, greet) as testing:
+        run = await testing.start(workflow(), id="r")
+        said = r"greet\(…\) at .*test_calls.py:\d+ is neither awaited"
+        with pytest.raises(RunFailed, match=said) as failed:
+            await run.result()
+        assert "WorkflowMisuse" in str(failed.value.__cause__)
+        assert [child async for child in testing.client.find(parent="r")] == []
+    assert COUNTED == []
+
+
+@outlast.workflow
+async def returns_a_call() -> Any:
+    return {"greeting": greet("a")}
+
+
+@outlast.workflow
+async def passes_a_call() -> int:
+    return await counts([greet("a")])
+
+
+@outlast.workflow
+async def publishes_a_call() -> None:
+    outlast.publish(greeting=greet("a"))
+
+
+@sync.workflow
+def returns_a_call_plainly() -> str:
+    return greet("a")  # type: ignore[return-value]  # the mistake
+
+
+@sync.workflow
+def passes_a_call_plainly() -> Any:
+    return weighs(greet("a"))
+
+
+PASSING: list[outlast.Workflow[[], Any]] = [
+    returns_a_call, passes_a_call, publishes_a_call, returns_a_call_plainly, passes_a_call_plainly,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("workflow", PASSING, ids=lambda one: one.name)
+async def test_a_call_is_no_value(workflow: outlast.Workflow[[], Any]) -> None:
+    """As a result, an argument or a published value it is refused, with what to write in either kind of workflow."""
+    async with app(workflow, greet) as testing:
+        with pytest.raises(
+            RunFailed, match=r"type Call has no JSON form. Await it.*outlast\.sync\.child\("
+        ):
+            await (await testing.start(workflow())).result()
+
+
+@outlast.workflow
+async def keeps_some(how: str) -> str:
+    """Code that makes calls and does not need all of them."""
+    spare = greet("spare")
+    if how == "return early":
+        return "early"
+    calls: list[outlast.Call[str]] = []
+    calls.extend(map(greet, "abc"))  # a call in C, as a statement
+    calls.append(greet("d"))
+    last = spare
+    for name in "ef":
+        last = greet(name)  # the one before is dropped by the assignment
+    if how == "first":
+        return await calls[0]
+    if how == "cancelled":
+        task = asyncio.create_task(spare)
+        task.cancel()
+        return await last
+    await asyncio.gather(spare, *calls)
+    async with asyncio.timeout(60):
+        return await last
+
+
+@pytest.mark.filterwarnings("ignore:the call greet:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("how", "result"),
+    [("return early", "early"), ("first", "hi a"), ("cancelled", "hi f"), ("all", "hi f")],
+)
+async def test_a_call_that_was_kept_is_no_error(how: str, result: str) -> None:
+    """There may be a reason not to use it: that is a warning, as for a coroutine of Python."""
+    async with app(keeps_some, greet) as testing:
+        run = await testing.start(keeps_some(how), id="r")
+        assert await run.result() == result
+
+
+async def test_a_call_that_a_program_drops_is_a_warning() -> None:
+    """Outside of workflow code nothing can be raised: the call is not made by a run."""
+    with pytest.warns(RuntimeWarning, match=r"greet\(…\) was never used"):
+        unused()
 
 
 @sync.workflow

@@ -12,8 +12,7 @@ from outlast.cli.arguments import RUN, find_run
 from outlast.cli.main import Exit
 from outlast.cli.output import Output, iso, neutral
 from outlast.cli.run_views import as_text, event_record, run_record
-from outlast.cli.session import Session, with_session
-from outlast.errors import Moved
+from outlast.cli.session import Session, client_of, with_session
 from outlast.model.event import Event
 from outlast.model.query import Order, cursor_at
 from outlast.model.run import Run, Status
@@ -78,23 +77,12 @@ async def tail_command(
 
 
 async def _events(store: Store, out: Output, run_id: str, after: int, *, follow: bool) -> Status:
-    uid = (await store.get(run_id)).uid
-    while True:
-        wakeups = store.notifier.wakeups
-        run = await store.get(run_id)
-        if run.uid != uid:
+    async for event in client_of(store).get(run_id).events(after=after, follow=follow):
+        if event.sequence <= after:
             out.note("the run continued as new: a new history starts")
-            uid, after = run.uid, 0
-        async for event in store.stream(run_id, after=after):
-            _show(out, event)
-            after = event.sequence
-        if run.status.terminal and after >= run.sequence:
-            if run.moved_to is not None:
-                raise Moved(run.id, run.moved_to)
-            return run.status
-        if not follow:
-            return run.status
-        await store.notifier.wait(store.clock, LOOK_AGAIN, since=wakeups)
+        _show(out, event)
+        after = event.sequence
+    return (await store.get(run_id)).status
 
 
 async def _changes(

@@ -30,7 +30,7 @@ from outlast.engine.replay.error_text import at_error, describe, ends_in_bug
 from outlast.engine.replay.event_loop import RunLoop, Scope, current_scope, running_loop
 from outlast.engine.replay.replay_log import HistoryIndex, PendingCommit, ReplayLog, Undelivered
 from outlast.engine.replay.updates import Updates
-from outlast.errors import ContinueAsNew, Mismatch, RunEnding
+from outlast.errors import ContinueAsNew, Mismatch, RunEnding, WorkflowMisuse
 from outlast.model.event import Event, EventType, payload_of, to_event, type_of
 from outlast.model.ids import child_id
 from outlast.model.payloads import (
@@ -107,6 +107,7 @@ class Execution:
         self.cancel_reason: str | None = None
         self.is_guarded = False
         """Whether calls of the code are checked first: the run is closing or evicted."""
+        self._misuse: WorkflowMisuse | None = None
         self.closing = Closing(self)
         self.compensations = Compensations(self)
         self.updates = Updates(self)
@@ -226,6 +227,7 @@ class Execution:
                 await self.updates.finish()
                 raise
             await self.updates.finish()
+            self._raise_misuse()
             return signature.encode_result(self.codec, value)
         finally:
             self.updates.close()
@@ -344,9 +346,19 @@ class Execution:
         abandoned = OperationAbandoned(awaited=awaited, closing=self.closing.has_failed)
         self.record_unchecked(operation.key, abandoned, operation)
 
+    def refuse(self, misuse: WorkflowMisuse) -> None:
+        """Raise an error in the code where it next calls outlast, or at its end."""
+        if self._misuse is None:
+            self._misuse, self.is_guarded = misuse, True
+
+    def _raise_misuse(self) -> None:
+        if self._misuse is not None and not self.closing.has_failed:
+            raise self._misuse
+
     def _check_call(self, *, asks: bool) -> None:
         if self.evicted:
             raise Evicted
+        self._raise_misuse()
         self.closing.check_call(asks=asks)
 
     def _record_statements(self) -> None:
