@@ -33,6 +33,7 @@ from outlast.engine.replay.execution import Execution
 from outlast.engine.replay.sync_workflow import current_sync_workflow, run_in_thread
 from outlast.engine.steps.step_executor import StepContext, step_connection, step_context
 from outlast.errors import ContinueAsNew, InvalidValue, StepFailed, WorkflowMisuse
+from outlast.messages import Signal
 from outlast.model.ids import check_name
 from outlast.model.queue_policy import QueueOptions
 from outlast.model.run import AttributeValue
@@ -117,6 +118,10 @@ def _seconds_of(amount: float, unit: str, where: str) -> float:
 
 @overload
 def wait_for_signal(
+    signal: Signal[T], *, timeout: timedelta | float | None = None
+) -> Coroutine[Any, Any, T]: ...
+@overload
+def wait_for_signal(
     signal: str, *, timeout: timedelta | float | None = None
 ) -> Coroutine[Any, Any, Any]: ...
 @overload
@@ -125,10 +130,12 @@ def wait_for_signal(
 ) -> Coroutine[Any, Any, T]: ...
 @public
 def wait_for_signal(
-    signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
+    signal: str | Signal[Any], type: Any = Any, *, timeout: timedelta | float | None = None
 ) -> Any:
-    """Wait for a signal by name; a `SignalTimeout` is raised when it does not come in time: never
+    """Wait for a signal, declared or by name; a `SignalTimeout` is raised when it does not come in time: never
     with None or `math.inf`. A signal that came before anybody waited is kept."""
+    if isinstance(signal, Signal):
+        type, signal = signal.type, signal.name
     check_name(signal, "signal name")
     limit: float | None = None
     if timeout is not None:

@@ -15,13 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from outlast._public import public
 from outlast.model.ids import check_name
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm  # of a type checker: `int | None` as well as a class
+
 T = TypeVar("T")
 R = TypeVar("R")
+V = TypeVar("V")
 
 
 @public
@@ -31,9 +35,7 @@ class Signal(Generic[T]):
     @overload
     def __init__(self: Signal[None], name: str) -> None: ...
     @overload
-    def __init__(self, name: str, type: type[T]) -> None: ...
-    @overload
-    def __init__(self, name: str, type: Any) -> None: ...
+    def __init__(self, name: str, type: TypeForm[T]) -> None: ...
     def __init__(self, name: str, type: Any = None) -> None:
         self.name = check_name(name, "signal name")
         self.type: Any = type
@@ -56,9 +58,9 @@ class Update(Generic[T, R]):
     """An update by name, with the types of its argument and of its answer: ``Update("price", Decimal, bool)``."""
 
     @overload
-    def __init__(self, name: str, type: type[T], answer: type[R]) -> None: ...
+    def __init__(self, name: str, type: TypeForm[T], answer: TypeForm[R]) -> None: ...
     @overload
-    def __init__(self, name: str, type: Any, answer: Any = Any) -> None: ...
+    def __init__(self: Update[V, Any], name: str, type: TypeForm[V]) -> None: ...
     def __init__(self, name: str, type: Any, answer: Any = Any) -> None:
         self.name = check_name(name, "update name")
         self.type: Any = type
@@ -80,11 +82,7 @@ class Update(Generic[T, R]):
 class Query(Generic[T]):
     """A published value by name, with its type: ``Query("progress", int)``."""
 
-    @overload
-    def __init__(self, name: str, type: type[T]) -> None: ...
-    @overload
-    def __init__(self, name: str, type: Any) -> None: ...
-    def __init__(self, name: str, type: Any) -> None:
+    def __init__(self, name: str, type: TypeForm[T]) -> None:
         self.name = check_name(name, "name of a published value")
         self.type: Any = type
 

@@ -66,7 +66,26 @@ def starts_blocking(app: sync.App) -> None:
     price: float = app.start(order("Momo"), id="order-1").result()
     app.start(order(1))  # type: ignore[arg-type]
     app.start(order("Momo"), colour="red")  # type: ignore[call-overload]
+    app.start_many([order(1)])  # type: ignore[arg-type]
+    app.client.debounce(order("Momo"), key="a", quiet=1)
+    app.client.debounce(order(1), key="a", quiet=1)  # type: ignore[arg-type]
+    app.client.schedules.create(nightly)
+    app.client.schedules.create(order("Momo"))  # type: ignore[arg-type]
+    for event in app.get("order-1").events(follow=True):
+        number: int = event.sequence
+        word: str = event.sequence  # type: ignore[assignment]
+        print(number, word)
     print(price)
+
+
+def starts_from_outside(client: sync.Client) -> None:
+    with client, sync.Client("sqlite:///shop.db", workflows=[order]) as other:
+        price: float = other.start(order("Momo"), queue="orders").result()
+        text: str = client.start(order("Momo")).result()  # type: ignore[assignment]
+        other.start(order(1))  # type: ignore[arg-type]
+        sync.Client("memory:", colour="red")  # type: ignore[call-arg]
+        sync.App("memory:", colour="red")  # type: ignore[call-arg]
+    print(price, text)
 
 
 @outlast.step

@@ -24,6 +24,7 @@ from outlast.decorators import Step
 from outlast.engine.operations.child import ParentClose
 from outlast.engine.operations.scopes import Stop
 from outlast.errors import StepFailed
+from outlast.messages import Signal
 from outlast.model.queue_policy import QueueOptions
 from outlast.sync.blocking import check_plain
 from outlast.sync.steps import PlainStep
@@ -190,15 +191,17 @@ def sleep_until(moment: datetime) -> None:
 
 
 @overload
+def wait_for_signal(signal: Signal[T], *, timeout: timedelta | float | None = None) -> T: ...
+@overload
 def wait_for_signal(signal: str, *, timeout: timedelta | float | None = None) -> Any: ...
 @overload
 def wait_for_signal(
     signal: str, type: TypeForm[T], *, timeout: timedelta | float | None = None
 ) -> T: ...
 def wait_for_signal(
-    signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
+    signal: str | Signal[Any], type: Any = Any, *, timeout: timedelta | float | None = None
 ) -> Any:
-    """Wait for a signal by name; a `SignalTimeout` is raised when it does not come in time: never
+    """Wait for a signal, declared or by name; a `SignalTimeout` is raised when it does not come in time: never
     with None or `math.inf`. A signal that came before anybody waited is kept."""
     check_plain("wait_for_signal")
     of: Any = _async_wait_for_signal
