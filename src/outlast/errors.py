@@ -516,6 +516,9 @@ class ContinueAsNew(BaseException):
 
 
 __all__ = [
+    "AlreadyAnswered",
+    "AskClosed",
+    "AskUnnamed",
     "Busy",
     "ChildFailed",
     "Closed",

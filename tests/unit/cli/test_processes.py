@@ -38,6 +38,7 @@ CALLS: dict[str, tuple[list[str], str]] = {
     "dead": (["dead", "redrive", "default"], '"redriven":0'),
     "export": (["export", "order-done"], '{"end":{"lines":'),
     "db": (["db", "check", "-n", "2"], ""),
+    "asks": (["asks", "ls"], ""),
     "doctor": (["doctor"], '"level":"ok"'),
     "completion": (["completion", "zsh"], "#compdef outlast"),
 }  # fmt: skip
@@ -77,7 +78,7 @@ def test_help_has_an_example(command: str) -> None:
 
     from outlast.cli.main import cli
 
-    groups = {"dead": "ls", "db": "check", "queue": "show", "schedules": "ls"}
+    groups = {"asks": "ls", "dead": "ls", "db": "check", "queue": "show", "schedules": "ls"}
     commands = [command, groups[command]] if command in groups else [command]
     shown = CliRunner().invoke(cli, [*commands, "--help"]).stdout
     assert f"\n    outlast {command}" in shown.replace('eval "$(', "") or "$(outlast" in shown
