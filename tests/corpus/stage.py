@@ -102,11 +102,13 @@ class Stage:
             await change.wait()
 
     async def until_all_have_ended(self) -> None:
-        """Wait for the end of every run there is."""
+        """Wait for the end of every run there is. Redis reads a page and then its runs: a run that continues as new in
+        between has moved to another page, so the main one is also read by its id."""
         while True:
             change = self.store.change
             runs = [run async for run in self.store.find_all(RunQuery())]
-            if runs and all(run.status.terminal for run in runs):
+            main = await self.store.find_one(RUN)
+            if runs and all(run.status.terminal for run in (*runs, main) if run is not None):
                 return
             await change.wait()
 
