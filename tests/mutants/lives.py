@@ -521,6 +521,13 @@ MUTANTS = [
         kit(AS_SEEN, POSTGRES_KIT),
     ),
     Mutant(
+        "the second of two retries is told that it is fenced",
+        "client/handle.py",
+        "            with suppress(Fenced):\n",
+        "            with suppress(ZeroDivisionError):\n",
+        ("tests/unit/client/test_retry_races.py",),
+    ),
+    Mutant(
         "redis: a replaced life takes all descendants along",
         f"{LUA}/lib/write_commit.lua",
         "            tree = plan_tree(id, spares and (commit.carry_tree and 'all' or 'open'))",

@@ -26,6 +26,7 @@ from outlast.engine.replay.audit import activities_of, entries_of
 from outlast.engine.replay.history_reset import before_step
 from outlast.errors import (
     CodeMissing,
+    Fenced,
     InvalidValue,
     Moved,
     NotFound,
@@ -412,11 +413,20 @@ class RunHandle(Generic[T]):
         waited for again; those that are being cancelled have to end first, which may take `timeout`. Signals and
         updates that it has not used are kept."""
         backend, timeout_s = self._backend, to_seconds(timeout)
-        run = await backend.record(self.id)
-        if run.status is not Status.FAILED:
-            raise InvalidValue(f"run {self.id!r} is {run.status}: only a failed run can be retried")
-        commit = await retrial(backend.store, run, backend.workflows, backend.ending, timeout_s)
-        await backend.write(commit, timeout=LOCK_PATIENCE_S if timeout_s is None else timeout_s)
+        life = ""
+        while (run := await backend.record(self.id)).uid != life:
+            if run.status is not Status.FAILED:
+                raise InvalidValue(
+                    f"run {self.id!r} is {run.status}: only a failed run can be retried"
+                )
+            commit = await retrial(backend.store, run, backend.workflows, backend.ending, timeout_s)
+            life = commit.create.uid if commit.create else ""
+            # Fenced: another retry was first, or the answer to this one was lost and its life has continued.
+            with suppress(Fenced):
+                await backend.write(
+                    commit, timeout=LOCK_PATIENCE_S if timeout_s is None else timeout_s
+                )
+                break
         return self
 
     async def fork(
