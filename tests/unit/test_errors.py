@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle  # noqa: TID251 - what others may do with it
+from datetime import UTC, datetime
 
 import pytest
 
@@ -21,6 +22,9 @@ ONE_OF_EACH_FORM = [
     errors.RunsOpen("a", ("a", "a~1")),
     errors.Moved("a", "redis://there"),
     errors.CodeMissing("r", "order", 2),
+    errors.AskUnnamed("a", ["a/0", "a/1"]),
+    errors.AlreadyAnswered("a/0", "ann", datetime(2030, 1, 1, tzinfo=UTC)),
+    errors.AskClosed("a/0", "Approve it"),
     errors.TimedOut("late"),
     errors.MissingExtra("pip install it"),
     errors.StepFailed("charge", "no money", 3, "ValueError"),
