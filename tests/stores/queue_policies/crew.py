@@ -122,8 +122,8 @@ class Crew:
 
     def kill(self, number: int) -> None:
         """One of them, without a warning; another takes its place."""
-        self._members[number].kill()
         self._died[str(self._numbers[number])] = time.time()
+        self._members[number].kill()
         self._members[number] = self._hire()
         self._numbers[number] = self._hired
 
@@ -135,7 +135,7 @@ class Crew:
     def intervals(self) -> list[Interval]:
         """What was under way when. One who was killed has its task until its lease ends, or until its
         death where the database knows of that; so has one that was slower than its lease."""
-        died = self._died if self._place.kind == "postgres" else {}
+        died = self._died if self._place.kind in ("postgres", "sqlite") else {}
         ends: dict[str, float] = {}
         begun: list[tuple[str, str, str, float, float, float]] = []
         for line in self._ledger.read_text().splitlines():
