@@ -19,6 +19,7 @@ from outlast.stores.sqlite import SqliteStore
 from outlast.testing import VirtualClock, app, replay
 from outlast.testing import sleep as takes
 from outlast.testing.crash_sweep import HARSH
+from tests.unit.engine.watching import Watch
 
 PATIENCE = 60
 HALTED_BY_BUG = (Status.HALTED, BUG)
@@ -468,14 +469,14 @@ async def test_a_worker_that_is_stopped_meanwhile_loses_no_step(
 @pytest.mark.proves("I24")
 async def test_a_bug_in_one_deploy_leaves_the_run_to_a_worker_with_other_code() -> None:
     """A rolling deploy with a bug parks no run that the other version can continue."""
+    store = MemoryStore()
+    watch = Watch(store)
     async with (
-        MemoryStore() as store,
+        store,
         outlast.App(store, workflows=[broken], name="new") as new,
         outlast.App(store, workflows=[corrected], name="old") as old,
     ):
-        async with asyncio.timeout(PATIENCE):
-            while len(await store.workers()) < 2:  # noqa: ASYNC110 - it is in the store
-                await asyncio.sleep(0.01)
+        await watch.listed(2)
         await new.start(broken("in sequence"), id="r")
         assert await old.get("r").result(timeout=PATIENCE) == ["a", "b"]
     assert log == ["book a", "book b"]
